@@ -8,6 +8,8 @@ use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
 use forebay_wal::WalError;
 
+use crate::index_expressions::ExpressionError;
+
 /// Why rows could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +46,9 @@ pub enum AccessError {
     /// A key does not make an index tuple.
     #[error(transparent)]
     IndexTuple(#[from] IndexTupleError),
+    /// An expression of an index could not be evaluated.
+    #[error("{}", .0.message)]
+    Expression(Box<ExpressionError>),
     /// A row is damaged, or what it refers to. With the code of the reason.
     #[error("{reason} (block {}, offset {} of {rel})", .place.block, .place.offset)]
     Row {
@@ -98,6 +103,7 @@ impl AccessError {
             AccessError::RowTooBig { .. }
             | AccessError::IndexRowTooBig { .. }
             | AccessError::IndexTuple(IndexTupleError::TooLarge { .. }) => "54000",
+            AccessError::Expression(error) => error.sqlstate,
             AccessError::Unsupported(_) => "0A000",
             AccessError::CorruptIndex(_) => "XX002",
             AccessError::Corrupt(_) | AccessError::Tuple(_) | AccessError::IndexTuple(_) => "XX001",
@@ -116,6 +122,15 @@ impl AccessError {
         match self {
             AccessError::Row { reason, .. } => reason.detail(),
             AccessError::Txn(error) => error.detail(),
+            AccessError::Expression(error) => error.detail.clone(),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's HINT line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AccessError::Expression(error) => error.hint.clone(),
             _ => None,
         }
     }

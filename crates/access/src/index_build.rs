@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::error::AccessError;
 use crate::heap::IndexableScan;
+use crate::index_expressions::{ComputedEntries, EntrySource};
 use crate::nbtree::{Index, append_entry};
 use crate::progress::{self, BuildPhase};
 use crate::sort::{IndexSorter, SortHost, SortResources, SortedTuples, TupleOrder};
@@ -31,8 +32,10 @@ pub struct RowSource {
     /// The layouts of the table's columns.
     pub layouts: Vec<AttrLayout>,
     /// The index's columns: the table's column, from 0, and its value in rows that are older than
-    /// it. The keys come first.
+    /// it. The keys come first. With `computed`: the columns that are read.
     pub columns: Vec<(usize, Option<Arc<[u8]>>)>,
+    /// How entries are made, unless they have those columns alone.
+    pub computed: Option<ComputedEntries>,
     /// Which of them no live row may have as NULL.
     pub not_null: Vec<bool>,
     /// The table's TOAST table, if it has one.
@@ -119,7 +122,7 @@ fn read_rows(
     while rows.next_page(backend)? {
         resources.check()?;
         for row in rows.found() {
-            let values = source.values(backend, rows.tuple(row)?)?;
+            let Some(values) = source.values(backend, rows.tuple(row)?)? else { continue };
             if row.live {
                 null = null.or_else(|| source.wrong_null(&values));
             }
@@ -196,8 +199,41 @@ impl RowSource {
         null.map(|(((column, _), _), _)| *column)
     }
 
-    /// The values that the index has of a row, none of them compressed or elsewhere.
+    /// The values that the index has of a row, none of them compressed or elsewhere. None: it has
+    /// no entry of the row.
     pub(crate) fn values<'a>(
+        &'a self,
+        backend: &mut Backend,
+        row: HeapTuple<'a>,
+    ) -> Result<Option<Values<'a>>, AccessError> {
+        let read = self.read(backend, row)?;
+        let Some(ComputedEntries { sources, expressions }) = &self.computed else {
+            return Ok(Some(read));
+        };
+        let place = |number| self.columns.iter().position(|(column, _)| *column == number);
+        let value = |number| read.get(place(number)?)?.as_ref();
+        let computed = expressions.evaluate(&|number| value(number).map(|value| &**value))?;
+        let Some(computed) = computed else { return Ok(None) };
+        let owned = |source: &EntrySource| match *source {
+            EntrySource::Column(number) => value(number).cloned(),
+            EntrySource::Expression(number) => {
+                computed.get(number).cloned().flatten().map(Cow::Owned)
+            }
+        };
+        Ok(Some(sources.iter().map(owned).collect()))
+    }
+
+    /// Whether the index has an entry of a row.
+    pub fn has_entry(
+        &self,
+        backend: &mut Backend,
+        row: HeapTuple<'_>,
+    ) -> Result<bool, AccessError> {
+        Ok(self.values(backend, row)?.is_some())
+    }
+
+    /// The values of the columns that are read.
+    fn read<'a>(
         &'a self,
         backend: &mut Backend,
         row: HeapTuple<'a>,

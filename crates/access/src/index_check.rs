@@ -123,7 +123,7 @@ impl IndexCheck<'_> {
             self.check_interrupt()?;
             for row in rows.found().iter().filter(|row| row.live) {
                 tuple.clear();
-                let values = source.values(backend, rows.tuple(row)?)?;
+                let Some(values) = source.values(backend, rows.tuple(row)?)? else { continue };
                 let fields = values.iter().map(Option::as_deref);
                 append_entry(&self.index.shape, fields, row.root, &mut tuple)?;
                 if !entries.have(shape, &tuple) {

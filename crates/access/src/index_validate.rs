@@ -214,7 +214,7 @@ pub fn add_missing<E: From<AccessError>>(
                 continue;
             }
             tuple.clear();
-            let values = source.values(backend, rows.tuple(row)?)?;
+            let Some(values) = source.values(backend, rows.tuple(row)?)? else { continue };
             let fields = values.iter().map(Option::as_deref);
             append_entry(&index.shape, fields, row.root, &mut tuple)
                 .map_err(|error| error.in_row(rows.heap().locator, row.root))?;

@@ -11,6 +11,7 @@ pub mod heap;
 mod heap_check;
 mod index_build;
 mod index_check;
+mod index_expressions;
 pub mod index_scan;
 mod index_validate;
 mod maps;
@@ -31,6 +32,9 @@ pub use error::{AccessError, RowWork};
 pub use heap_check::{SkipPages, TableCheck};
 pub use index_build::{BuildReport, Built, RowSource, build_index};
 pub use index_check::IndexCheck;
+pub use index_expressions::{
+    ComputedEntries, EntrySource, ExpressionError, IndexExpressions, StoredValues,
+};
 pub use index_validate::{MissingRow, RowsInIndex, add_missing};
 pub use rewrite::{Rewrite, RewriteReport, RewrittenColumns};
 pub use sort::SortResources;

@@ -11,7 +11,9 @@ use forebay_types::{Datum, Oid, SqlType, oids, text_in};
 
 use crate::arrays::{Roles, array_in};
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index_rows::{FoundIndexes, IndexClass, IndexRow, OperatorClasses};
+use crate::index_trees::IndexTrees;
 use crate::limits::Attribute;
 use crate::options::StorageOptions;
 use crate::row::Row;
@@ -211,7 +213,7 @@ fn indexes(rows: &HashMap<Oid, Vec<Values>>) -> Result<FoundIndexes, CatalogErro
         found.collations.insert(oid, Ok(Arc::new(Collation::c())));
     }
     for row in &rows[&PG_INDEX.oid] {
-        let row = IndexRow::read(&Row(row, PG_INDEX.name), FROZEN_XID, false, false)?;
+        let row = IndexRow::read(&Row(row, PG_INDEX.name), FROZEN_XID, (None, None))?;
         found.rows.entry(row.table).or_default().push(row);
     }
     for row in &rows[&PG_CLASS.oid] {
@@ -225,6 +227,7 @@ fn indexes(rows: &HashMap<Oid, Vec<Values>>) -> Result<FoundIndexes, CatalogErro
                 true => RelFileLocator::shared(oid),
                 false => RelFileLocator::in_default(POSTGRES_DB, oid),
             },
+            figures: Figures::UNKNOWN,
         };
         found.classes.insert(oid, class);
     }
@@ -248,8 +251,8 @@ fn new_indexes(
     let mut indexes = Vec::new();
     for row in found.rows.remove(&table).unwrap_or_default() {
         let class = found.classes.remove(&row.index).expect("pg_class has every index");
-        let (shape, unknown) = found.shape(&row, &class, columns, true)?;
-        assert_eq!(unknown, None, "index {}", class.name);
+        let (shape, trees) = found.shape(&row, &class, columns, true)?;
+        assert_eq!(trees, Ok(IndexTrees::default()), "index {}", class.name);
         let columns = row.columns.iter().map(|number| usize::from(number.unsigned_abs()) - 1);
         let (oid, unique, columns) = (row.index, row.unique, columns.collect());
         indexes.push(NewIndex { oid, columns, unique, shape });

@@ -34,6 +34,8 @@ pub(crate) const NAMESPACES: Oid = schema::PG_NAMESPACE.oid;
 pub(crate) const SEQUENCES: Oid = schema::PG_SEQUENCE.oid;
 /// pg_statistic
 pub(crate) const STATISTICS: Oid = schema::PG_STATISTIC.oid;
+/// pg_trigger
+pub(crate) const TRIGGERS: Oid = schema::PG_TRIGGER.oid;
 /// pg_database
 pub(crate) const DATABASES: Oid = schema::PG_DATABASE.oid;
 /// pg_authid

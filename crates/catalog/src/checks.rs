@@ -34,7 +34,7 @@ impl Reader<'_> {
     pub(crate) fn checks(&mut self, table: Oid) -> Result<Vec<Check>, CatalogError> {
         let (mut found, key) = (Vec::new(), [Datum::Oid(table), Datum::Oid(0)]);
         let of_table = Rows::Of((&PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, &key));
-        self.read(of_table, VALIDATED + 1, &mut |_, row, tuple| {
+        self.read(of_table, NO_INHERIT + 1, &mut |_, row, tuple| {
             let row = Row(row, PG_CONSTRAINT.name);
             if row.char(KIND)? != b'c' {
                 return Ok(true);
@@ -47,6 +47,7 @@ impl Reader<'_> {
                 tree: tree_text(tree)?,
                 enforced: row.bool(ENFORCED)?,
                 validated: row.bool(VALIDATED)?,
+                no_inherit: row.bool(NO_INHERIT)?,
             });
             Ok(true)
         })?;

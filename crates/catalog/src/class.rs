@@ -9,12 +9,13 @@ use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer};
 use forebay_types::{Datum, Oid, Repr};
 
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::layout::layout_of;
 use crate::limits::{Attribute, ClassTraits};
 use crate::options::StorageOptions;
 use crate::row::{Row, value_at};
 use crate::schema::PG_CLASS;
-use crate::table::{Column, Figures};
+use crate::table::Column;
 
 /// Number of columns of pg_class up to relispartition.
 pub(crate) const CLASS_COLUMNS: usize = PG_CLASS.place("relispartition") + 1;
@@ -139,7 +140,6 @@ impl Attribute {
         Ok(Attribute {
             column: Column { compression: toast.in_indexes(), ..column(row)? },
             has_missing: row.bool(13)?,
-            generated: row.char(15)?,
             toast,
         })
     }
@@ -245,7 +245,6 @@ mod tests {
                 repr: Repr::Int4,
             },
             has_missing: false,
-            generated: 0,
             toast: ToastColumn { storage: Storage::Plain, method: None },
         };
         numbers.iter().map(column).collect()

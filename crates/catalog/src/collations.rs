@@ -125,7 +125,7 @@ impl Collations {
 
 impl Reader<'_> {
     /// A collation by its OID; 0 stands for the order of bytes.
-    pub fn collation(&mut self, oid: Oid) -> Result<OpenCollation, CatalogError> {
+    pub fn open_collation(&mut self, oid: Oid) -> Result<OpenCollation, CatalogError> {
         let collations = &self.database().collations;
         match oid {
             DEFAULT_COLLATION => return Ok(collations.default.clone()),
@@ -141,7 +141,7 @@ impl Reader<'_> {
 
     /// How the values of a column are ordered. None: in no order, or in one that is not known.
     pub fn order_of(&mut self, column: &Column) -> Result<Option<KeyOrder>, CatalogError> {
-        let collation = match self.collation(column.collation) {
+        let collation = match self.open_collation(column.collation) {
             Ok(open) => open.collation,
             Err(CatalogError::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
@@ -154,7 +154,7 @@ impl Reader<'_> {
         &mut self,
         oid: Oid,
     ) -> Result<Result<Arc<Collation>, String>, CatalogError> {
-        match self.collation(oid) {
+        match self.open_collation(oid) {
             Ok(OpenCollation { unsafe_in_indexes: Some(why), .. }) => Ok(Err(why)),
             Ok(open) => Ok(Ok(open.collation)),
             Err(CatalogError::Refused(refusal)) => Ok(Err(refusal.message)),

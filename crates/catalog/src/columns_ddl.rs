@@ -15,7 +15,7 @@ use crate::checks::{CheckedTable, count_checks};
 use crate::database::Database;
 use crate::ddl::add_not_null;
 use crate::defaults::insert_default;
-use crate::dropping::drop_dependents;
+use crate::dropping::{ColumnParts, Dropped, drop_dependents};
 use crate::error::CatalogError;
 use crate::index_ddl::set_not_null;
 use crate::layout::layout_of;
@@ -40,7 +40,10 @@ fn put(row: &mut [Datum<'static>], name: &str, value: Datum<'static>) {
 }
 
 /// An array of one value, as attmissingval has it.
-fn missing_array(type_oid: Oid, value: &Datum<'_>) -> Result<Datum<'static>, CatalogError> {
+pub(crate) fn missing_array(
+    type_oid: Oid,
+    value: &Datum<'_>,
+) -> Result<Datum<'static>, CatalogError> {
     let layout = layout_of(type_oid)?;
     let plain = [AttrLayout { align: Align::Char, plain: true, ..layout }];
     let (mut tuple, mut bytes) = (Vec::new(), [None]);
@@ -134,31 +137,51 @@ pub fn add_not_null_constraint(
 }
 
 /// Drops a column of a table, which the caller has locked, with what belongs to it: its default,
-/// constraints, indexes and sequences. 2BP01 if something else depends on it. Returns the relations
-/// that went with it.
+/// constraints, indexes and sequences; with `cascade` also what else depends on it, which is 2BP01
+/// otherwise. Returns the relations that went with it, and what went by CASCADE, in words.
 pub fn drop_column(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     (table, number): (&Table, i16),
-) -> Result<Vec<Oid>, CatalogError> {
+    cascade: bool,
+) -> Result<(Vec<Oid>, Dropped), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    let (mut gone, mut told) = (Vec::new(), Dropped::default());
+    // No column is generated of one that is generated itself: this ends with the second round.
+    let mut columns = vec![number];
+    while let Some(number) = columns.pop() {
+        let parts = drop_one(&mut writer, table, number, cascade)?;
+        columns.extend(parts.generated.iter().map(|column| column.column));
+        told.0.extend(parts.told);
+        let relations = parts.dropped.iter().filter(|object| object.class == CLASSES);
+        gone.extend(relations.map(|object| object.oid));
+    }
+    Ok((gone, told))
+}
+
+fn drop_one(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    number: i16,
+    cascade: bool,
+) -> Result<ColumnParts, CatalogError> {
     let mut checks = 0;
-    let dropped =
-        drop_dependents(&mut writer, Object::column(table.oid, number), |writer, object| {
-            if object.class == CONSTRAINTS {
-                let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
-                checks += i16::from(Row(&found.values, "pg_constraint").char(3)? == b'c');
-            }
-            Ok(())
-        })?;
+    let column = Object::column(table.oid, number);
+    let parts = drop_dependents(writer, column, cascade, |writer, object| {
+        if object.class == CONSTRAINTS {
+            let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
+            checks += i16::from(Row(&found.values, "pg_constraint").char(3)? == b'c');
+        }
+        Ok(())
+    })?;
     writer.next_command()?;
     if checks > 0 {
-        count_checks(&mut writer, table.oid, -checks)?;
+        count_checks(writer, table.oid, -checks)?;
     }
     let key = [Datum::Oid(table.oid), Datum::Int2(number)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
-    let mut found = attribute(&mut writer, table, number, usize::MAX)?;
+    let mut found = attribute(writer, table, number, usize::MAX)?;
     writer.announce(ATTRIBUTES, &found.values);
     let row = &mut found.values;
     put(row, "attname", Datum::string(format!("........pg.dropped.{number}........")));
@@ -175,5 +198,5 @@ pub fn drop_column(
     }
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
     writer.next_command()?;
-    Ok(dropped.into_iter().filter(|object| object.class == CLASSES).map(|o| o.oid).collect())
+    Ok(parts)
 }

@@ -16,7 +16,9 @@ use crate::cache::CatalogCache;
 use crate::collations::Collations;
 use crate::error::CatalogError;
 use crate::index::KnownTrees;
+use crate::index_compiler::IndexCompiler;
 use crate::index_rows::OperatorClasses;
+
 use crate::lookup::Lookup;
 use crate::maps::RelationMaps;
 use crate::oids::OidCounter;
@@ -34,6 +36,8 @@ pub struct Shared {
     pub oids: Arc<OidCounter>,
     /// What is known of the trees of indexes.
     pub trees: Arc<KnownTrees>,
+    /// What makes expressions of indexes evaluable.
+    pub compiler: Option<Arc<dyn IndexCompiler>>,
 }
 
 /// One database; or none, where only the shared catalogs can be read.
@@ -49,6 +53,8 @@ pub struct Database {
     pub rows: SysCache,
     /// What is known of the trees of indexes.
     pub trees: Arc<KnownTrees>,
+    /// What makes expressions of indexes evaluable.
+    pub(crate) compiler: Option<Arc<dyn IndexCompiler>>,
     /// Catalogs that were changed, with their indexes. Nothing here moves a catalog to another file
     /// or gives it an index.
     pub(crate) opened: Mutex<HashMap<Oid, Arc<Table>>>,
@@ -76,6 +82,7 @@ impl Database {
             cache: CatalogCache::default(),
             rows: SysCache::default(),
             trees: Arc::clone(&shared.trees),
+            compiler: shared.compiler.clone(),
             opened: Mutex::default(),
             lookups: Mutex::default(),
             operator_classes: Mutex::default(),

@@ -5,12 +5,16 @@
 //! of a kind that is not understood here does so too.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use forebay_format::RelFileLocator;
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
+use crate::catalog_oids::{
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TRIGGERS, TYPES,
+};
 use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
@@ -22,24 +26,71 @@ use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
-    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
-    PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
-    PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
-    PG_TYPE_OID_INDEX,
+    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+    PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX,
+    PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX,
+    PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TRIGGER_OID_INDEX, PG_TYPE_OID_INDEX,
 };
 use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
-/// Drops a table. The caller holds its lock.
-pub fn drop_table(
+/// Drops tables; with `cascade` foreign keys of others that refer to them, too. The caller holds
+/// their locks, and those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
+pub fn drop_tables(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    table: &Table,
-) -> Result<(), CatalogError> {
-    table.check_alterable(&table.name)?;
-    drop_rows(database, backend, tx, table.oid, &table.name)
+    tables: &[Arc<Table>],
+    (cascade, path): (bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
+    for table in tables {
+        table.check_alterable(&table.name)?;
+        writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
+    }
+    let objects: Vec<Object> = tables.iter().map(|table| Object::relation(table.oid)).collect();
+    let dropped = drop_cascading(&mut writer, &objects, cascade)?;
+    writer.next_command()?;
+    Ok(dropped)
+}
+
+/// The tables with constraints and triggers that go with a table, or with a constraint: they are
+/// locked before.
+pub fn tables_to_lock(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (table, constraint): (Oid, Option<Oid>),
+) -> Result<Vec<Oid>, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let object = match constraint {
+        Some(constraint) => Object::new(CONSTRAINTS, constraint),
+        None => Object::relation(table),
+    };
+    let mut tables = Vec::new();
+    for target in targets_of(&mut writer, &[object])? {
+        let Object { class, oid, .. } = target.object;
+        let (index, columns) = match class {
+            CONSTRAINTS => {
+                let place = |name| schema::PG_CONSTRAINT.place(name);
+                (&PG_CONSTRAINT_OID_INDEX, [place("conrelid"), place("confrelid")])
+            }
+            TRIGGERS => (&PG_TRIGGER_OID_INDEX, [1, 1]),
+            _ => continue,
+        };
+        let found = writer.row(index, oid)?;
+        for column in columns {
+            match Row(&found.values, index.of.name).oid(column)? {
+                0 => {}
+                table => tables.push(table),
+            }
+        }
+    }
+    tables.sort_unstable();
+    tables.dedup();
+    Ok(tables)
 }
 
 /// Removes a relation, and what belongs to it, from the catalogs. Files of permanent ones go once
@@ -59,14 +110,15 @@ pub fn drop_rows(
     writer.next_command()
 }
 
-/// Drops a sequence, which the caller has locked. 2BP01 if it is a part of an identity column, or
-/// the default of one.
+/// Drops a sequence, which the caller has locked; with `cascade` the defaults that use it. 2BP01 if
+/// it is a part of an identity column, or without `cascade` in use. Returns what goes along.
 pub fn drop_sequence(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     (oid, name): (Oid, &str),
-) -> Result<(), CatalogError> {
+    cascade: bool,
+) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     let owner = writer.reader().sequence_owner(oid)?.filter(|owner| owner.identity);
     if let Some(SequenceOwner { table, column, .. }) = owner {
@@ -75,8 +127,9 @@ pub fn drop_sequence(
         let error = CatalogError::refused("2BP01", message);
         return Err(error.with_hint(format!("You can drop {column} instead.")));
     }
-    drop_all(&mut writer, Object::relation(oid))?;
-    writer.next_command()
+    let dropped = drop_cascading(&mut writer, &[Object::relation(oid)], cascade)?;
+    writer.next_command()?;
+    Ok(dropped)
 }
 
 /// Drops an index, which the caller has locked, and its table. 2BP01 if a constraint needs it.
@@ -142,15 +195,17 @@ fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
-/// columns still refuse NULL. 42704 if there is none of that name.
+/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to
+/// it go along. `path`: the namespaces that messages leave out.
 pub fn drop_constraint(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-    name: &str,
-) -> Result<(), CatalogError> {
+    (name, cascade, path): (&str, bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
     let found = writer.reader().constraint(table.oid, name)?;
     let Some(Constraint { oid, kind, column, .. }) = found else {
         let of = &table.name;
@@ -158,7 +213,7 @@ pub fn drop_constraint(
         return Err(CatalogError::refused("42704", message));
     };
     match (kind, column) {
-        (b'p' | b'u', _) => {}
+        (b'p' | b'u' | b'f', _) => {}
         (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
@@ -169,9 +224,10 @@ pub fn drop_constraint(
             return Err(CatalogError::refused("0A000", message));
         }
     }
-    drop_all(&mut writer, Object::new(CONSTRAINTS, oid))?;
+    let dropped = drop_cascading(&mut writer, &[Object::new(CONSTRAINTS, oid)], cascade)?;
     writer.announce_relation(table.oid);
-    writer.next_command()
+    writer.next_command()?;
+    Ok(dropped)
 }
 
 /// Refuses a column of the primary key.
@@ -190,14 +246,26 @@ fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
     }
 }
 
-/// Drops what belongs to a column, but not the column itself, after `each` has seen it. 2BP01 if
-/// something else depends on the column. Returns what was dropped.
+/// What goes with a column.
+#[derive(Debug, Default)]
+pub(crate) struct ColumnParts {
+    /// What was dropped.
+    pub(crate) dropped: Vec<Object>,
+    /// Columns that are generated of it, which are to be dropped as well.
+    pub(crate) generated: Vec<Object>,
+    /// What goes by CASCADE, in words.
+    pub(crate) told: Vec<String>,
+}
+
+/// Drops what belongs to a column, but not the column itself, after `each` has seen it; with
+/// `cascade` also what else depends on it, which is 2BP01 otherwise.
 pub(crate) fn drop_dependents(
     writer: &mut Writer<'_>,
     column: Object,
+    cascade: bool,
     mut each: impl FnMut(&mut Writer<'_>, Object) -> Result<(), CatalogError>,
-) -> Result<Vec<Object>, CatalogError> {
-    let (mut dropped, mut others) = (Vec::<Object>::new(), Vec::new());
+) -> Result<ColumnParts, CatalogError> {
+    let (mut parts, mut others) = (ColumnParts::default(), Vec::new());
     for Depends { object, on, code } in writer.dependents(column)? {
         if on.column != column.column {
             continue;
@@ -207,24 +275,60 @@ pub(crate) fn drop_dependents(
             others.push(whole);
             continue;
         }
-        for goes in all_that_goes(writer, whole)? {
-            if !dropped.contains(&goes) {
-                dropped.push(goes);
+        for target in targets_of(writer, &[whole])? {
+            if target.is_reported(&[whole]) {
+                others.push(target.object);
+            } else if !parts.dropped.contains(&target.object) {
+                parts.dropped.push(target.object);
             }
         }
     }
-    if let Some(other) = others.iter().find(|other| !dropped.contains(other)) {
+    others.retain(|other| !parts.dropped.contains(other));
+    others.sort_by_key(|other| other.oid);
+    others.dedup();
+    if cascade {
+        others.iter().try_for_each(|other| take_along(writer, *other, &mut parts))?;
+    } else if !others.is_empty() {
         let what = describe(writer, column)?;
         let message = format!("cannot drop {what} because other objects depend on it");
-        let detail = format!("{} depends on {what}", describe_owner(writer, *other)?);
-        let error = CatalogError::refused("2BP01", message).with_detail(detail);
+        let mut lines = Vec::new();
+        for other in others.iter().take(MOST_LISTED) {
+            lines.push(format!("{} depends on {what}", describe_owner(writer, *other)?));
+        }
+        let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
         return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
+    let dropped = &parts.dropped;
     dropped.iter().try_for_each(|object| check_object(writer, *object))?;
     dropped.iter().try_for_each(|object| each(writer, *object))?;
     dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
     dropped.iter().try_for_each(|object| writer.delete_notes(*object))?;
-    Ok(dropped)
+    Ok(parts)
+}
+
+/// Adds to a column's parts an object that depends on the column, with all that goes with that.
+fn take_along(
+    writer: &mut Writer<'_>,
+    other: Object,
+    parts: &mut ColumnParts,
+) -> Result<(), CatalogError> {
+    let references = writer.references(other)?;
+    let part_of = references.iter().find(|depends| depends.code == b'i');
+    if let Some(depends) = part_of.filter(|_| other.class == DEFAULTS) {
+        parts.generated.push(depends.on);
+        parts.told.push(describe(writer, depends.on)?);
+        return Ok(());
+    }
+    for target in targets_of(writer, &[other])? {
+        if parts.dropped.contains(&target.object) {
+            continue;
+        }
+        if !target.belongs {
+            parts.told.push(describe(writer, target.object)?);
+        }
+        parts.dropped.push(target.object);
+    }
+    Ok(())
 }
 
 /// An object in messages; of a generated column's expression the column.
@@ -239,13 +343,13 @@ fn describe_owner(writer: &mut Writer<'_>, object: Object) -> Result<String, Cat
 
 /// Drops an object with all that goes with it. Fails if something else depends on them.
 fn drop_all(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
-    drop_cascading(writer, object, false).map(drop)
+    drop_cascading(writer, &[object], false).map(drop)
 }
 
 /// An object with all that goes with it. Fails if something else depends on them.
 fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>, CatalogError> {
-    let targets = targets_of(writer, object)?;
-    refuse_dependents(writer, object, &targets)?;
+    let targets = targets_of(writer, &[object])?;
+    refuse_dependents(writer, &[object], &targets)?;
     Ok(targets.into_iter().map(|target| target.object).collect())
 }
 
@@ -253,27 +357,50 @@ fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>,
 #[derive(Debug, Default)]
 pub struct Dropped(pub Vec<String>);
 
-/// Drops an object with all that goes with it. What else depends on them prevents that, unless it
+/// Drops objects with all that goes with them. What else depends on them prevents that, unless it
 /// is to be dropped as well.
 pub(crate) fn drop_cascading(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     cascade: bool,
 ) -> Result<Dropped, CatalogError> {
-    let targets = targets_of(writer, object)?;
+    let targets = targets_of(writer, objects)?;
     let mut told = Dropped::default();
     match cascade {
-        false => refuse_dependents(writer, object, &targets)?,
+        false => refuse_dependents(writer, objects, &targets)?,
         true => {
-            for target in targets.iter().rev().filter(|target| target.is_reported(object)) {
+            for target in targets.iter().rev().filter(|target| target.is_reported(objects)) {
                 told.0.push(describe(writer, target.object)?);
             }
         }
     }
     targets.iter().try_for_each(|target| check_object(writer, target.object))?;
+    unmark_defaults(writer, &targets)?;
     targets.iter().try_for_each(|target| drop_object(writer, target.object))?;
     targets.iter().try_for_each(|target| writer.delete_notes(target.object))?;
     Ok(told)
+}
+
+/// Columns whose defaults go, and whose tables stay, have none from now on.
+fn unmark_defaults(writer: &mut Writer<'_>, targets: &[Target]) -> Result<(), CatalogError> {
+    const HAS_DEFAULT: usize = PG_ATTRIBUTE.place("atthasdef");
+    for target in targets.iter().filter(|target| target.object.class == DEFAULTS) {
+        let found = writer.row(&PG_ATTRDEF_OID_INDEX, target.object.oid)?;
+        let row = Row(&found.values, PG_ATTRDEF.name);
+        let (table, column) = (row.oid(1)?, row.int2(2)?);
+        if targets.iter().any(|other| other.object == Object::relation(table)) {
+            continue;
+        }
+        let key = [Datum::Oid(table), Datum::Int2(column)];
+        for mut found in writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), usize::MAX)? {
+            if let Some(value) = found.values.get_mut(HAS_DEFAULT) {
+                *value = Datum::Bool(false);
+            }
+            writer.update(ATTRIBUTES, found.tid, &found.values)?;
+        }
+        writer.announce_relation(table);
+    }
+    Ok(())
 }
 
 /// An object that is to be dropped.
@@ -287,8 +414,8 @@ struct Target {
 }
 
 impl Target {
-    fn is_reported(&self, dropped: Object) -> bool {
-        !self.belongs && self.object != dropped
+    fn is_reported(&self, dropped: &[Object]) -> bool {
+        !self.belongs && !dropped.contains(&self.object)
     }
 }
 
@@ -297,10 +424,12 @@ const DEEPEST: usize = 500;
 /// Most objects that a message lists.
 const MOST_LISTED: usize = 100;
 
-/// An object and all that depends on it, in the order in which they can be dropped.
-fn targets_of(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Target>, CatalogError> {
+/// Objects and all that depends on them, in the order in which they can be dropped.
+fn targets_of(writer: &mut Writer<'_>, objects: &[Object]) -> Result<Vec<Target>, CatalogError> {
     let mut targets = Vec::new();
-    find_targets(writer, (object, false, object), &mut targets, &mut Vec::new())?;
+    for object in objects {
+        find_targets(writer, (*object, false, *object), &mut targets, &mut Vec::new())?;
+    }
     Ok(targets)
 }
 
@@ -351,14 +480,14 @@ fn owner_of(writer: &mut Writer<'_>, object: Object) -> Result<Option<Object>, C
     Ok(owner.map(|depends| Object { column: 0, ..depends.on }))
 }
 
-/// Refuses to drop an object on which others depend.
+/// Refuses to drop objects on which others depend.
 fn refuse_dependents(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     targets: &[Target],
 ) -> Result<(), CatalogError> {
     let others: Vec<&Target> =
-        targets.iter().rev().filter(|target| target.is_reported(object)).collect();
+        targets.iter().rev().filter(|target| target.is_reported(objects)).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -371,8 +500,13 @@ fn refuse_dependents(
         let objects = if rest == 1 { "object" } else { "objects" };
         lines.push(format!("\nand {rest} other {objects} (see server log for list)"));
     }
-    let what = describe(writer, object)?;
-    let message = format!("cannot drop {what} because other objects depend on it");
+    let message = match objects {
+        [object] => {
+            let what = describe(writer, *object)?;
+            format!("cannot drop {what} because other objects depend on it")
+        }
+        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    };
     let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
     Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
 }
@@ -491,7 +625,7 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
     };
     match class {
-        CONSTRAINTS | DEFAULTS | NAMESPACES => return Ok(()),
+        CONSTRAINTS | DEFAULTS | NAMESPACES | TRIGGERS => return Ok(()),
         TYPES => return check_type(writer, object),
         CLASSES => {}
         _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
@@ -530,11 +664,25 @@ fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogErr
     let Object { class, oid, .. } = object;
     match class {
         TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
-        CONSTRAINTS => writer.delete_all((&PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)]), 4),
+        CONSTRAINTS => drop_constraint_row(writer, oid),
+        TRIGGERS => writer.delete_all((&PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)]), 4),
         DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
         NAMESPACES => writer.delete_all((&schema::PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)]), 2),
         _ => drop_relation(writer, oid),
     }
+}
+
+/// Drops a constraint. What is known of the tables of a foreign key is out of date.
+fn drop_constraint_row(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> {
+    let found = writer.row(&PG_CONSTRAINT_OID_INDEX, oid)?;
+    let row = Row(&found.values, schema::PG_CONSTRAINT.name);
+    for table in ["conrelid", "confrelid"] {
+        match row.oid(schema::PG_CONSTRAINT.place(table))? {
+            0 => {}
+            table => writer.announce_relation(table),
+        }
+    }
+    writer.delete(CONSTRAINTS, &found)
 }
 
 /// Drops a table, a TOAST table, an index or a sequence.

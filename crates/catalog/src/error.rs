@@ -78,7 +78,8 @@ impl Refusal {
 }
 
 impl CatalogError {
-    pub(crate) fn refused(sqlstate: &'static str, message: impl Into<String>) -> CatalogError {
+    /// A refusal with its SQLSTATE and PostgreSQL's message.
+    pub fn refused(sqlstate: &'static str, message: impl Into<String>) -> CatalogError {
         CatalogError::Refused(Refusal::new(sqlstate, message))
     }
 

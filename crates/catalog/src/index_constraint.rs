@@ -84,7 +84,7 @@ fn check_form(
         format!("\"{name}\" is a partial index")
     } else {
         let row = found.values.get(..INDEX_COLUMNS).unwrap_or(&found.values);
-        let row = IndexRow::read(&Row(row, PG_INDEX.name), 0, false, false)?;
+        let row = IndexRow::read(&Row(row, PG_INDEX.name), 0, (None, None))?;
         match unusual_key(writer, table, &row)? {
             Some(number) => format!(
                 "index \"{name}\" column number {number} does not have default sorting behavior"

@@ -4,6 +4,7 @@
 //! it then, and [`store_built`] notes what came of it.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_storage::Backend;
@@ -16,11 +17,13 @@ use crate::constraints::check_not_null;
 use crate::database::Database;
 use crate::ddl::{Persistence, add_not_null, create_file};
 use crate::error::CatalogError;
+use crate::foreign_key_ddl::{NewTrigger, insert_trigger};
 use crate::index::TableIndex;
-use crate::index_def::{ConstraintKind, IndexDef, IndexKey};
+use crate::index_def::{ConstraintKind, IndexDef, IndexExpression, IndexKey};
 use crate::index_rows::{CSTRING, DESCENDING, NULLS_FIRST};
 use crate::index_state::{IndexStep, set_flags};
 use crate::inplace::RelationFigures;
+use crate::key_triggers::KeyWork;
 use crate::names::{MAX_NAME, index_columns, joined};
 use crate::object_rows::{ConstraintRow, IndexRowValues};
 use crate::objects::{Dependency, Object};
@@ -28,9 +31,11 @@ use crate::row::Row;
 use crate::row_changes::{attribute, set};
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
-    BTREE_AM, PG_ATTRIBUTE, PG_CATALOG, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX,
-    PG_CONSTRAINT_OID_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    BTREE_AM, PG_ATTRIBUTE, PG_CATALOG, PG_CONSTRAINT,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
+    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
+use crate::stored_expr::StoredExpr;
 use crate::table::{Column, Table};
 use crate::writer::Writer;
 
@@ -55,8 +60,16 @@ pub fn check_index(table: &Table, def: &IndexDef) -> Result<(), CatalogError> {
     {
         return refuse("42622", format!("identifier \"{name}\" is too long"));
     }
-    for number in def.columns() {
-        column(table, number)?;
+    for number in def.columns().filter(|number| *number != 0) {
+        if column(table, number)?.generated == b'v' {
+            let what = match def.constraint {
+                Some(ConstraintKind::Primary) => "primary keys",
+                Some(ConstraintKind::Unique) => "unique constraints",
+                None => "indexes",
+            };
+            let message = format!("{what} on virtual generated columns are not supported");
+            return refuse("0A000", message);
+        }
     }
     if def.is_primary() && table.indexes.iter().any(|index| index.primary) {
         let name = &table.name;
@@ -99,8 +112,14 @@ pub fn index_name(
 }
 
 fn column_names(table: &Table, def: &IndexDef) -> Result<Vec<String>, CatalogError> {
-    let names: Result<Vec<&str>, CatalogError> =
-        def.columns().map(|number| Ok(column(table, number)?.name.as_str())).collect();
+    let mut expressions = def.expressions.iter();
+    let names: Result<Vec<&str>, CatalogError> = def
+        .columns()
+        .map(|number| match number {
+            0 => Ok(expressions.next().and_then(|e| e.name.as_deref()).unwrap_or("expr")),
+            number => Ok(column(table, number)?.name.as_str()),
+        })
+        .collect();
     Ok(index_columns(names?.into_iter()))
 }
 
@@ -139,9 +158,7 @@ pub fn create_index(
     let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
     let keys = rows.iter().take(def.keys.len());
     let collations = keys.map(collation).collect::<Result<Vec<Oid>, CatalogError>>()?;
-    for collation in &collations {
-        writer.depend_on_collation(Object::relation(oid), *collation)?;
-    }
+    writer.depend_on_collations(Object::relation(oid), &collations)?;
     insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
     let option = |key: &IndexKey| {
         let flag = |on, flag| if on { flag } else { 0 };
@@ -154,11 +171,17 @@ pub fn create_index(
         nulls_not_distinct: def.nulls_not_distinct,
         // The chunks of values are told apart by their keys, without a constraint.
         primary: def.is_primary() || table.kind == b't',
+        immediate: !def.deferrable,
         usable: !def.concurrently,
         columns: def.columns().collect(),
         collations,
         classes: classes.iter().map(|class| class.oid).collect(),
         options: def.keys.iter().map(option).collect(),
+        expressions: (!def.expressions.is_empty()).then(|| {
+            let trees: Vec<&str> = def.expressions.iter().map(|e| &*e.expr.tree).collect();
+            format!("({})", trees.join(" "))
+        }),
+        predicate: def.predicate.as_ref().map(|predicate| predicate.tree.to_string()),
     };
     writer.insert(INDEXES, &row.datums())?;
     writer.announce_relation(table.oid);
@@ -168,13 +191,17 @@ pub fn create_index(
     }
     match def.constraint {
         Some(kind) => insert_constraint(&mut writer, table, def, (oid, name), kind)?,
-        None => depend_on_columns(&mut writer, oid, table, def.columns())?,
+        None => {
+            depend_on_columns(&mut writer, oid, table, def.columns())?;
+            let expressions: Vec<&StoredExpr> = def.expressions.iter().map(|e| &e.expr).collect();
+            depend_on_trees(&mut writer, oid, table, (&expressions, def.predicate.as_ref()))?;
+        }
     }
     writer.next_command()?;
     Ok((read_index(&mut writer, table, oid)?, not_null))
 }
 
-/// An index goes with the columns that it has.
+/// An index goes with the columns that it has, and with its table if it has none.
 pub(crate) fn depend_on_columns(
     writer: &mut Writer<'_>,
     index: Oid,
@@ -184,9 +211,39 @@ pub(crate) fn depend_on_columns(
     let mut numbers: Vec<i16> = columns.collect();
     numbers.sort_unstable();
     numbers.dedup();
+    numbers.retain(|number| *number != 0);
+    if numbers.is_empty() {
+        let on = Object::relation(table.oid);
+        return writer.depend(Object::relation(index), on, Dependency::Auto);
+    }
     for number in numbers {
         let on = Object::column(table.oid, number);
         writer.depend(Object::relation(index), on, Dependency::Auto)?;
+    }
+    Ok(())
+}
+
+/// An index also goes with the columns that its expressions and its predicate read, and keeps what
+/// else they refer to.
+pub(crate) fn depend_on_trees(
+    writer: &mut Writer<'_>,
+    index: Oid,
+    table: &Table,
+    (expressions, predicate): (&[&StoredExpr], Option<&StoredExpr>),
+) -> Result<(), CatalogError> {
+    let index = Object::relation(index);
+    for group in [expressions, predicate.as_slice()] {
+        let (mut columns, mut references) = (BTreeSet::new(), BTreeSet::new());
+        for expr in group {
+            columns.extend(expr.columns.iter().copied());
+            references.extend(expr.references.iter().copied());
+        }
+        for number in columns {
+            writer.depend(index, Object::column(table.oid, number), Dependency::Auto)?;
+        }
+        for (class, oid) in references {
+            writer.depend(index, Object::new(class, oid), Dependency::Normal)?;
+        }
     }
     Ok(())
 }
@@ -230,7 +287,7 @@ fn refuse_constraint_name(
 pub(crate) struct KeyClass {
     pub(crate) oid: Oid,
     /// The type of what is stored, if it is not the column's.
-    stored: Oid,
+    pub(crate) stored: Oid,
 }
 
 /// The operator class of each key: the given one, or the type's default.
@@ -241,8 +298,15 @@ pub(crate) fn operator_classes(
 ) -> Result<Vec<KeyClass>, CatalogError> {
     let found = writer.rows((&PG_OPCLASS_AM_NAME_NSP_INDEX, &[Datum::Oid(BTREE_AM)]), 9)?;
     let mut classes = Vec::with_capacity(def.keys.len());
+    let mut expressions = def.expressions.iter();
     for key in &def.keys {
-        let type_oid = column(table, key.attnum)?.type_oid;
+        let type_oid = match (key.attnum, expressions.as_slice().first()) {
+            (0, Some(expression)) => {
+                expressions.next();
+                expression.type_oid
+            }
+            (number, _) => column(table, number)?.type_oid,
+        };
         // A varchar is a text to the operators.
         let input = if type_oid == oids::VARCHAR { oids::TEXT } else { type_oid };
         let mut class = None;
@@ -315,8 +379,44 @@ fn table_columns(
     table: &Table,
     def: &IndexDef,
 ) -> Result<Vec<Vec<Datum<'static>>>, CatalogError> {
-    let row_of = |number| Ok(attribute(writer, table, number, COLLATION + 1)?.values);
+    let mut expressions = def.expressions.iter();
+    let row_of = |number| match number {
+        0 => expressions.next().map(expression_column).ok_or_else(|| {
+            CatalogError::refused("XX000", "an index has fewer expressions than it says")
+        })?,
+        number => Ok(attribute(writer, table, number, COLLATION + 1)?.values),
+    };
     def.columns().map(row_of).collect()
+}
+
+/// The same for an expression.
+fn expression_column(expression: &IndexExpression) -> Result<Vec<Datum<'static>>, CatalogError> {
+    let IndexExpression { type_oid, typmod, collation, .. } = *expression;
+    let info = type_info(type_oid).ok_or_else(|| {
+        let message =
+            format!("an index on values of the type with OID {type_oid} is not supported");
+        CatalogError::refused("0A000", message)
+    })?;
+    let mut row = vec![Datum::Null; COLLATION + 1];
+    let typmod = Datum::Int4(typmod);
+    for (place, value) in [
+        (0, Datum::Oid(0)),
+        (2, Datum::Oid(type_oid)),
+        (3, Datum::Int2(info.len)),
+        (5, typmod),
+        (6, Datum::Int2(0)), // attndims
+        (7, Datum::Bool(info.by_val)),
+        (8, Datum::Char(info.align)),
+        (9, Datum::Char(info.storage)),
+        (10, Datum::Char(0)),     // attcompression
+        (16, Datum::Bool(false)), // attisdropped
+        (COLLATION, Datum::Oid(collation)),
+    ] {
+        if let Some(slot) = row.get_mut(place) {
+            *slot = value;
+        }
+    }
+    Ok(row)
 }
 
 /// Indexes of columns of pg_attribute.
@@ -392,12 +492,25 @@ pub(crate) fn insert_constraint(
         index,
         columns: &columns,
     };
-    writer.insert(CONSTRAINTS, &row.datums())?;
+    let primary = row.kind == b'p';
+    let mut row = row.datums();
+    for (name, value) in [("condeferrable", def.deferrable), ("condeferred", def.deferred)] {
+        if let Some(slot) = row.get_mut(PG_CONSTRAINT.place(name)) {
+            *slot = Datum::Bool(value);
+        }
+    }
+    writer.insert(CONSTRAINTS, &row)?;
     let object = Object::new(CONSTRAINTS, oid);
     for number in def.columns() {
         writer.depend(object, Object::column(table.oid, number), Dependency::Auto)?;
     }
-    writer.depend(Object::relation(index), object, Dependency::Internal)
+    writer.depend(Object::relation(index), object, Dependency::Internal)?;
+    if !def.deferrable {
+        return Ok(());
+    }
+    let (work, timing) = (KeyWork::Recheck, (true, def.deferred));
+    let recheck = NewTrigger { work, timing, other: 0, constraint: oid, index, primary };
+    insert_trigger(writer, table.oid, &recheck)
 }
 
 /// Lets the columns of a primary key refuse NULL. Returns those that did not: the caller checks

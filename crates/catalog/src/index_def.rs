@@ -2,10 +2,12 @@
 
 use forebay_types::Oid;
 
+use crate::stored_expr::StoredExpr;
+
 /// A key column of a new index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexKey {
-    /// The table's column (pg_attribute.attnum).
+    /// The table's column (pg_attribute.attnum). 0: the next one of the index's expressions.
     pub attnum: i16,
     /// COLLATE; None: the column's collation.
     pub collation: Option<Oid>,
@@ -22,6 +24,21 @@ impl IndexKey {
     pub fn new(attnum: i16) -> IndexKey {
         IndexKey { attnum, collation: None, opclass: None, descending: false, nulls_first: false }
     }
+}
+
+/// An expression that is a key of a new index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexExpression {
+    /// Its tree.
+    pub expr: StoredExpr,
+    /// The type of its values.
+    pub type_oid: Oid,
+    /// Their type modifier, or -1.
+    pub typmod: i32,
+    /// Their collation, or 0.
+    pub collation: Oid,
+    /// The name that its column gets, unless another one has it. None: `expr`.
+    pub name: Option<String>,
 }
 
 /// A constraint that an index enforces.
@@ -41,6 +58,10 @@ pub struct IndexDef {
     pub name: Option<String>,
     /// The key columns.
     pub keys: Vec<IndexKey>,
+    /// The expressions among the keys, in their order.
+    pub expressions: Vec<IndexExpression>,
+    /// The condition on the rows that it has. None: it has all.
+    pub predicate: Option<StoredExpr>,
     /// Further columns of the table (INCLUDE), by number.
     pub included: Vec<i16>,
     /// Whether no two rows may have the same key. A constraint's index is unique.
@@ -49,6 +70,10 @@ pub struct IndexDef {
     pub nulls_not_distinct: bool,
     /// The constraint that it enforces.
     pub constraint: Option<ConstraintKind>,
+    /// Whether the constraint is DEFERRABLE.
+    pub deferrable: bool,
+    /// Whether it is INITIALLY DEFERRED.
+    pub deferred: bool,
     /// Whether it is built later, while others change the table.
     pub concurrently: bool,
     /// fillfactor
@@ -68,7 +93,7 @@ impl IndexDef {
         self.constraint == Some(ConstraintKind::Primary)
     }
 
-    /// The table's columns that it has, by number: first the keys.
+    /// The table's columns that it has, by number: first the keys. 0: an expression.
     pub fn columns(&self) -> impl Iterator<Item = i16> {
         self.keys.iter().map(|key| key.attnum).chain(self.included.iter().copied())
     }

@@ -8,11 +8,16 @@ use std::sync::Arc;
 use forebay_access::nbtree::{IndexShape, KeyColumn, KeyOrder};
 use forebay_collation::Collation;
 use forebay_format::ids::FROZEN_XID;
+use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
-use forebay_types::Oid;
+use forebay_types::{Oid, type_info};
 
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index::{KnownTrees, TableIndex};
+use crate::index_trees::{IndexTrees, StoredTree};
+use crate::layout::layout_of;
+use crate::nodes::{Expr, type_of};
 use crate::options::{BTREE, StorageOptions};
 use crate::row::Row;
 use crate::schema::{BTREE_AM, PG_CATALOG, PG_INDEX};
@@ -43,7 +48,7 @@ pub(crate) struct IndexRow {
     pub(crate) table: Oid,
     keys: usize,
     pub(crate) unique: bool,
-    nulls_not_distinct: bool,
+    pub(crate) nulls_not_distinct: bool,
     primary: bool,
     exclusion: bool,
     immediate: bool,
@@ -54,8 +59,8 @@ pub(crate) struct IndexRow {
     pub(crate) collations: Vec<Oid>,
     pub(crate) classes: Vec<Oid>,
     pub(crate) options: Vec<i16>,
-    has_expressions: bool,
-    has_predicate: bool,
+    pub(crate) expressions: StoredTree,
+    pub(crate) predicate: StoredTree,
 }
 
 impl IndexRow {
@@ -63,8 +68,7 @@ impl IndexRow {
     pub(crate) fn read(
         row: &Row<'_, '_>,
         xmin: Xid,
-        has_expressions: bool,
-        has_predicate: bool,
+        (expressions, predicate): (StoredTree, StoredTree),
     ) -> Result<IndexRow, CatalogError> {
         let shorts = |index| row.vector(index).map(|all| all.map(i16::from_le_bytes).collect());
         let oids = |index| row.vector(index).map(|all| all.map(u32::from_le_bytes).collect());
@@ -85,8 +89,8 @@ impl IndexRow {
             collations: oids(16)?,
             classes: oids(17)?,
             options: shorts(18)?,
-            has_expressions,
-            has_predicate,
+            expressions,
+            predicate,
         };
         let (keys, columns) = (read.keys, read.columns.len());
         let lengths = [read.collations.len(), read.classes.len(), read.options.len()];
@@ -95,6 +99,12 @@ impl IndexRow {
             return Err(CatalogError::corrupt(message));
         }
         Ok(read)
+    }
+
+    /// Its expressions and its predicate, or why they are not understood.
+    fn trees(&self) -> Result<IndexTrees, String> {
+        let expressions = self.columns.iter().filter(|number| **number == 0).count();
+        IndexTrees::read(&self.expressions, &self.predicate, expressions)
     }
 }
 
@@ -109,6 +119,7 @@ pub(crate) struct IndexClass {
     pub(crate) access_method: Oid,
     pub(crate) options: StorageOptions,
     pub(crate) locator: RelFileLocator,
+    pub(crate) figures: Figures,
 }
 
 /// A row of pg_opclass.
@@ -184,12 +195,12 @@ impl OperatorClasses {
         Some((KeyOrder::of_support(*function, collation)?, *class))
     }
 
-    /// How a class orders the values of a column, and how they lie in the index. Or why that is
-    /// not known.
+    /// How a class orders values that lie so in a row, with texts by a collation, and how they lie
+    /// in the index. Or why that is not known.
     fn key(
         &self,
         (class, collation): (Oid, Oid),
-        column: &Column,
+        layout: AttrLayout,
         collations: &IndexCollations,
     ) -> Result<(KeyOrder, AttrLayout), String> {
         let not_known = || format!("its operator class (OID {class}) is not supported");
@@ -199,7 +210,7 @@ impl OperatorClasses {
         };
         let (order, found) = self.order(class, collation).ok_or_else(not_known)?;
         let layout = match found.key_type {
-            0 => column.layout,
+            0 => layout,
             CSTRING => AttrLayout::CSTRING,
             _ => return Err(not_known()),
         };
@@ -228,7 +239,7 @@ impl FoundIndexes {
         trees: &KnownTrees,
         table: (Oid, Oid),
         columns: &[Column],
-    ) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
+    ) -> Result<Vec<TableIndex>, CatalogError> {
         let (table, namespace) = table;
         let mut rows = self.rows.remove(&table).unwrap_or_default();
         rows.sort_by_key(|row| row.index);
@@ -243,15 +254,20 @@ impl FoundIndexes {
         row: IndexRow,
         columns: &[Column],
         of_catalog: bool,
-    ) -> Result<Arc<TableIndex>, CatalogError> {
+    ) -> Result<TableIndex, CatalogError> {
         let class = self.classes.remove(&row.index);
         let class = class.ok_or_else(|| corrupt(&row, &"pg_class does not have it"))?;
-        let (shape, unknown) = self.shape(&row, &class, columns, of_catalog)?;
-        Ok(Arc::new(TableIndex {
+        let (shape, understood) = self.shape(&row, &class, columns, of_catalog)?;
+        let (own, unknown) = match understood {
+            Ok(own) => (own, None),
+            Err(why) => (IndexTrees::default(), Some(why)),
+        };
+        Ok(TableIndex {
             oid: row.index,
             name: class.name,
             table: row.table,
             locator: class.locator,
+            figures: class.figures,
             columns: row.columns,
             unique: row.unique,
             primary: row.primary,
@@ -263,73 +279,102 @@ impl FoundIndexes {
             shape: Arc::new(shape),
             known: trees.tree(class.locator),
             shared: Arc::clone(&trees.shared),
+            trees: Arc::new(own),
+            computed: None,
             unknown,
-        }))
+        })
     }
 
-    /// What working on an index needs to know of its columns. And why it is not understood, if so:
-    /// then there are no key columns.
+    /// What working on an index needs to know of its columns, and its trees. Or why it is not
+    /// understood: then there are no key columns.
     pub(crate) fn shape(
         &self,
         row: &IndexRow,
         class: &IndexClass,
         columns: &[Column],
         of_catalog: bool,
-    ) -> Result<(IndexShape, Option<String>), CatalogError> {
+    ) -> Result<(IndexShape, Result<IndexTrees, String>), CatalogError> {
         let mut of_table = Vec::with_capacity(row.columns.len());
-        for &number in row.columns.iter().filter(|&&number| number != 0) {
+        for &number in &row.columns {
+            if number == 0 {
+                of_table.push(None);
+                continue;
+            }
             let column = usize::try_from(number).ok().and_then(|n| columns.get(n.checked_sub(1)?));
-            of_table.push(column.ok_or_else(|| corrupt(row, &format!("no column {number}")))?);
+            let column = column.ok_or_else(|| corrupt(row, &format!("no column {number}")))?;
+            of_table.push(Some((column.layout, column.compression)));
         }
         let understood = self.columns(row, class, &of_table);
-        let (unknown, (keys, layouts)) = match understood {
-            Ok(understood) => (None, understood),
-            Err(why) => (Some(why), (Vec::new(), Vec::new())),
+        let (trees, IndexColumns { keys, layouts, compression }) = match understood {
+            Ok((trees, columns)) => (Ok(trees), columns),
+            Err(why) => (Err(why), IndexColumns::default()),
         };
         let shape = IndexShape {
             name: class.name.clone(),
             layouts,
-            compression: of_table.iter().map(|column| column.compression).collect(),
+            compression,
             keys,
             nulls_are_equal: row.nulls_not_distinct,
             fill_factor: class.options.fill_factor.unwrap_or(BTREE).into(),
             deduplicate: class.options.deduplicate.unwrap_or(true),
             of_catalog,
         };
-        Ok((shape, unknown))
+        Ok((shape, trees))
     }
 
-    /// The key columns, and how the values of all columns lie in the index. Or why that is not
-    /// known.
+    /// The trees and the columns of an index. Or why they are not known. Columns of the table are
+    /// given as they lie in a row, with how their values are compressed.
     fn columns(
         &self,
         row: &IndexRow,
         class: &IndexClass,
-        of_table: &[&Column],
-    ) -> Result<(Vec<KeyColumn>, Vec<AttrLayout>), String> {
+        of_table: &[Option<(AttrLayout, Option<Method>)>],
+    ) -> Result<(IndexTrees, IndexColumns), String> {
         let method = class.access_method;
         if method != BTREE_AM {
             return Err(format!("its access method (OID {method}) is not supported"));
         }
-        let reasons = [
-            (row.exclusion, "it is for an exclusion constraint"),
-            (row.has_expressions || row.columns.contains(&0), "it has expressions"),
-            (row.has_predicate, "it has a predicate"),
-        ];
-        if let Some((_, why)) = reasons.into_iter().find(|(has, _)| *has) {
-            return Err(why.to_owned());
+        if row.exclusion {
+            return Err("it is for an exclusion constraint".to_owned());
         }
-        let mut keys = Vec::with_capacity(row.keys);
-        let mut layouts = Vec::with_capacity(of_table.len());
+        let trees = row.trees()?;
+        let mut expressions = trees.expressions.iter();
+        let (mut found, mut stored) = (IndexColumns::default(), Vec::new());
+        for of_table in of_table {
+            let (layout, compression) = match of_table {
+                Some(known) => *known,
+                None => of_expression(expressions.next().ok_or("an expression is missing")?)?,
+            };
+            stored.push(layout);
+            found.compression.push(compression);
+        }
         let of_keys = row.classes.iter().zip(&row.collations).zip(&row.options);
-        for (column, ((class, collation), options)) in of_table.iter().zip(of_keys) {
-            let (order, layout) =
-                self.operator_classes.key((*class, *collation), column, &self.collations)?;
+        for (layout, ((class, collation), options)) in stored.iter().zip(of_keys) {
+            let by = (*class, *collation);
+            let (order, layout) = self.operator_classes.key(by, *layout, &self.collations)?;
             let (descending, nulls_first) = (options & DESCENDING != 0, options & NULLS_FIRST != 0);
-            keys.push(KeyColumn { order, descending, nulls_first });
-            layouts.push(layout);
+            found.keys.push(KeyColumn { order, descending, nulls_first });
+            found.layouts.push(layout);
         }
-        layouts.extend(of_table.iter().skip(keys.len()).map(|column| column.layout));
-        Ok((keys, layouts))
+        found.layouts.extend(stored.iter().skip(found.keys.len()));
+        Ok((trees, found))
     }
+}
+
+/// The columns of an index: the keys, and how the values of all of them lie there.
+#[derive(Default)]
+struct IndexColumns {
+    keys: Vec<KeyColumn>,
+    layouts: Vec<AttrLayout>,
+    compression: Vec<Option<Method>>,
+}
+
+/// How the values of an expression lie in an index.
+fn of_expression(expr: &Expr) -> Result<(AttrLayout, Option<Method>), String> {
+    let ty = type_of(expr);
+    let found = layout_of(ty).ok().zip(type_info(ty));
+    let (layout, info) =
+        found.ok_or_else(|| format!("the type of its expression (OID {ty}) is not supported"))?;
+    let compressed = matches!(info.storage, b'x' | b'm');
+    Ok((layout, compressed.then_some(Method::Pglz)))
 }

@@ -19,7 +19,7 @@ use crate::ddl::{Persistence, create_file};
 use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
-use crate::index_ddl::{depend_on_columns, read_index};
+use crate::index_ddl::{depend_on_columns, depend_on_trees, read_index};
 use crate::index_rows::IS_LIVE;
 use crate::index_state::{CHECK_XMIN, IS_CLUSTERED, IS_READY, IS_REPLICA_IDENTITY, IS_VALID};
 use crate::lookup::Key;
@@ -31,6 +31,7 @@ use crate::schema::{
     PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX, PG_INDEX,
     PG_INDEX_INDEXRELID_INDEX,
 };
+use crate::stored_expr::StoredExpr;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
@@ -97,9 +98,13 @@ pub fn copy_index(
     writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
     let collations = Row(&row.values, "pg_index").vector(PG_INDEX.place("indcollation"))?;
-    for collation in collations.map(u32::from_le_bytes) {
-        writer.depend_on_collation(Object::relation(oid), collation)?;
-    }
+    let collations: Vec<Oid> = collations.map(u32::from_le_bytes).collect();
+    writer.depend_on_collations(Object::relation(oid), &collations)?;
+    let expressions: Vec<StoredExpr> =
+        index.trees.expressions.iter().map(StoredExpr::new).collect();
+    let predicate = index.trees.predicate.as_ref().map(StoredExpr::new);
+    let expressions: Vec<&StoredExpr> = expressions.iter().collect();
+    depend_on_trees(&mut writer, oid, table, (&expressions, predicate.as_ref()))?;
     writer.next_command()?;
     read_index(&mut writer, table, oid).map(|twin| twin.oid)
 }

@@ -13,28 +13,37 @@ mod class;
 mod cluster_rows;
 mod collations;
 mod column_storage;
+mod column_type;
 mod columns_ddl;
 mod comments;
+mod constraint_ddl;
 mod constraints;
 mod database;
 mod database_ddl;
 mod databases;
 pub mod ddl;
 mod defaults;
+mod definitions;
 mod dropping;
 mod entering;
 mod error;
+mod figures;
+mod foreign_key_ddl;
 mod identifier;
 mod index;
+mod index_compiler;
 mod index_constraint;
 mod index_ddl;
 mod index_def;
 mod index_rows;
 mod index_state;
+mod index_trees;
 mod index_twin;
 mod inplace;
 mod invalidate;
+mod key_triggers;
 mod layout;
+mod like;
 mod limits;
 mod lookup;
 mod maps;
@@ -46,6 +55,7 @@ mod oids;
 mod oldest;
 mod options;
 mod reader;
+mod relation_ddl;
 mod relations;
 mod role_ddl;
 mod row;
@@ -76,8 +86,13 @@ pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
 pub use collations::{OpenCollation, VersionMismatch};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
+pub use column_type::{
+    NewType, checks_to_follow, drop_expression, follow_types, replace_default, set_check_condition,
+    set_column_type, set_identity,
+};
 pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
 pub use comments::{Commented, comment};
+pub use constraint_ddl::{NotNull, add_named_not_null, rename_constraint, rename_index};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
 pub use database_ddl::{
@@ -86,19 +101,27 @@ pub use database_ddl::{
 };
 pub use databases::Databases;
 pub use defaults::set_default;
+pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
-    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
+    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_tables,
+    tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
+pub use figures::Figures;
+pub use foreign_key_ddl::{ForeignKeyDef, add_foreign_key};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
+pub use index_compiler::IndexCompiler;
 pub use index_constraint::{constrain_index, find_constraint_index};
 pub use index_ddl::{BuiltFigures, check_index, create_index, index_name, store_built};
-pub use index_def::{ConstraintKind, IndexDef, IndexKey};
+pub use index_def::{ConstraintKind, IndexDef, IndexExpression, IndexKey};
 pub use index_state::{IndexStep, step_index};
+pub use index_trees::IndexTrees;
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
+pub use key_triggers::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
+pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
@@ -108,6 +131,10 @@ pub use options::{
     storage_texts,
 };
 pub use reader::Reader;
+pub use relation_ddl::{
+    ReplicaIdentity, check_alone, followers, mark_clustered, set_relation_owner,
+    set_relation_schema, set_replica_identity,
+};
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use role_ddl::{
     MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,
@@ -126,7 +153,7 @@ pub use statistic_rows::{
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use stored_expr::{Check, CheckDef, StoredExpr};
-pub use table::{Column, ColumnDef, Figures, Table};
+pub use table::{Column, ColumnDef, Table};
 pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
 pub use truncate::{complete_rows, create_new_file, empty_index, move_table, truncate_table};

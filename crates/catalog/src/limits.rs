@@ -19,6 +19,7 @@ pub(crate) struct ClassTraits {
     pub unlogged: bool,
     pub checks: bool,
     pub rules: bool,
+    /// It may have triggers; to [`of`]: some that are not understood.
     pub triggers: bool,
     pub children: bool,
     pub populated: bool,
@@ -31,13 +32,11 @@ pub(crate) struct Attribute {
     pub column: Column,
     /// Rows that are older than the column have a value for it (attmissingval).
     pub has_missing: bool,
-    /// 0, or s: generated and stored, v: generated when read.
-    pub generated: u8,
     pub toast: ToastColumn,
 }
 
 /// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
-pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits {
+pub(crate) fn of(kind: u8, class: &ClassTraits) -> Limits {
     let insert = [
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
@@ -45,10 +44,6 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (class.triggers, "it has triggers"),
         (class.rules, "it has rules"),
         (class.partition, "it is a partition"),
-        (
-            columns.iter().any(|a| a.generated == b'v' && !a.column.dropped),
-            "it has virtual generated columns",
-        ),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
     let vacuum = [
@@ -57,11 +52,11 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (class.access_method != HEAP_AM, "its access method is not supported"),
     ];
     let vacuum = vacuum.into_iter().find_map(|(has, why)| has.then_some(why));
-    let read = unreadable(kind, class, columns);
+    let read = unreadable(kind, class);
     Limits { read, insert, vacuum, unlogged: class.unlogged }
 }
 
-fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {
+fn unreadable(kind: u8, class: &ClassTraits) -> Option<String> {
     if class.access_method != HEAP_AM && kind != b'S' {
         return Some(format!("its access method (OID {}) is not supported", class.access_method));
     }
@@ -71,10 +66,7 @@ fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<St
     if kind == b'm' && !class.populated {
         return Some("the materialized view has not been populated".to_owned());
     }
-    columns.iter().filter(|a| !a.column.dropped).find_map(|a| {
-        let name = &a.column.name;
-        (a.generated == b'v').then(|| format!("column \"{name}\" is generated when it is read"))
-    })
+    None
 }
 
 /// The refusal (42809) of something that cannot be done with relations of a kind.

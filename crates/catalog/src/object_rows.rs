@@ -8,7 +8,7 @@ pub(crate) fn int2s(type_oid: Oid, values: &[i16]) -> Datum<'static> {
     array_of(type_oid, oids::INT2, values.iter().map(|value| value.to_le_bytes().to_vec()))
 }
 
-fn oid_vector(values: &[Oid]) -> Datum<'static> {
+pub(crate) fn oid_vector(values: &[Oid]) -> Datum<'static> {
     let stored = values.iter().map(|value| value.to_le_bytes().to_vec());
     array_of(oids::OIDVECTOR, oids::OID, stored)
 }
@@ -86,17 +86,25 @@ pub(crate) struct IndexRowValues {
     pub(crate) unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) primary: bool,
+    /// Whether uniqueness is checked at once.
+    pub(crate) immediate: bool,
     /// Whether it is used from the start.
     pub(crate) usable: bool,
     pub(crate) columns: Vec<i16>,
     pub(crate) collations: Vec<Oid>,
     pub(crate) classes: Vec<Oid>,
     pub(crate) options: Vec<i16>,
+    /// indexprs
+    pub(crate) expressions: Option<String>,
+    /// indpred
+    pub(crate) predicate: Option<String>,
 }
 
 impl IndexRowValues {
     /// The row's columns.
     pub(crate) fn datums(&self) -> Vec<Datum<'static>> {
+        let text =
+            |tree: &Option<String>| tree.as_ref().map_or(Datum::Null, |t| Datum::string(t.clone()));
         let count = |len: usize| Datum::Int2(i16::try_from(len).expect("at most 32 columns"));
         vec![
             Datum::Oid(self.oid),
@@ -106,8 +114,8 @@ impl IndexRowValues {
             Datum::Bool(self.unique),
             Datum::Bool(self.nulls_not_distinct),
             Datum::Bool(self.primary),
-            Datum::Bool(false),       // indisexclusion
-            Datum::Bool(true),        // indimmediate
+            Datum::Bool(false), // indisexclusion
+            Datum::Bool(self.immediate),
             Datum::Bool(false),       // indisclustered
             Datum::Bool(self.usable), // indisvalid
             Datum::Bool(false),       // indcheckxmin
@@ -118,8 +126,8 @@ impl IndexRowValues {
             oid_vector(&self.collations),
             oid_vector(&self.classes),
             int2s(oids::INT2VECTOR, &self.options),
-            Datum::Null, // indexprs
-            Datum::Null, // indpred
+            text(&self.expressions),
+            text(&self.predicate),
         ]
     }
 }

@@ -128,6 +128,36 @@ impl Writer<'_> {
         }
     }
 
+    /// Notes on which collations an object or a column depends now, and no longer on others.
+    pub(crate) fn change_collations(
+        &mut self,
+        object: Object,
+        collations: &[Oid],
+    ) -> Result<(), CatalogError> {
+        let [class, oid] = object.key();
+        let key = [class, oid, Datum::Int4(object.column.into())];
+        for found in self.rows((&PG_DEPEND_DEPENDER_INDEX, &key), 7)? {
+            if Depends::read(&Row(&found.values, PG_DEPEND.name))?.on.class == COLLATIONS {
+                self.delete(DEPENDENCIES, &found)?;
+            }
+        }
+        self.depend_on_collations(object, collations)
+    }
+
+    /// Notes that an object depends on some collations.
+    pub(crate) fn depend_on_collations(
+        &mut self,
+        object: Object,
+        collations: &[Oid],
+    ) -> Result<(), CatalogError> {
+        for (n, collation) in collations.iter().enumerate() {
+            if !collations.iter().take(n).any(|before| before == collation) {
+                self.depend_on_collation(object, *collation)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes that an object depends on what an expression over the rows of a table refers to.
     pub(crate) fn depend_on_expr(
         &mut self,

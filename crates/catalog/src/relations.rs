@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use forebay_access::ComputedEntries;
 use forebay_access::toast::{THRESHOLD, Toasting};
 use forebay_format::RelFileLocator;
 use forebay_types::{Datum, Oid};
@@ -14,7 +15,8 @@ use crate::index_rows::{
     EXPRESSIONS, FoundIndexes, INDEX_COLUMNS, IS_LIVE, IndexClass, IndexRow, ORDER_FUNCTION,
     OperatorClasses, PREDICATE,
 };
-use crate::limits::{self, Attribute};
+use crate::key_triggers::FoundTriggers;
+use crate::limits::{self, Attribute, ClassTraits};
 use crate::lookup::Key;
 use crate::maps::unmapped;
 use crate::options::FULL;
@@ -26,6 +28,7 @@ use crate::schema::{
     PG_INDEX_INDRELID_INDEX, PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, PG_NAMESPACE_OID_INDEX,
     PG_OPCLASS, PG_OPCLASS_OID_INDEX, PG_TOAST,
 };
+use crate::stored_expr::tree_text;
 use crate::table::{Column, Limits, Table};
 
 /// Number of columns of pg_attribute up to attcollation.
@@ -137,7 +140,42 @@ impl Reader<'_> {
     /// The live indexes of a table, by OID.
     pub fn indexes_of(&mut self, table: &Table) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
         let mut found = self.find_indexes(table.oid)?;
-        found.take(&self.database().trees, (table.oid, table.namespace), &table.columns)
+        let of = (table.oid, table.namespace);
+        let indexes = found.take(&self.database().trees, of, &table.columns)?;
+        self.compiled(indexes, (&table.name, &table.columns))
+    }
+
+    /// Indexes of a table with their expressions ready to be evaluated.
+    fn compiled(
+        &mut self,
+        indexes: Vec<TableIndex>,
+        (table, columns): (&str, &[Column]),
+    ) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
+        let mut compiled = Vec::with_capacity(indexes.len());
+        for mut index in indexes {
+            if !index.trees.is_empty() {
+                let compiler = self.database().compiler.clone();
+                let expressions = match compiler {
+                    Some(compiler) => compiler.compile(self, (table, columns), &index.trees),
+                    None => Err(CatalogError::refused(
+                        "0A000",
+                        "nothing evaluates its expressions or its predicate here",
+                    )),
+                };
+                match expressions {
+                    Ok(expressions) => {
+                        let sources = index.sources().collect();
+                        index.computed = Some(ComputedEntries { sources, expressions });
+                    }
+                    Err(CatalogError::Refused(refusal)) if !passes(refusal.sqlstate) => {
+                        index.is_unknown(refusal.message);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            compiled.push(Arc::new(index));
+        }
+        Ok(compiled)
     }
 
     /// The table that an index is of.
@@ -158,9 +196,9 @@ impl Reader<'_> {
         self.read(of_table, INDEX_COLUMNS, &mut |_, row, tuple| {
             let row = Row(row, PG_INDEX.name);
             if row.bool(IS_LIVE)? {
-                let has = |index| value_at(tuple, &PG_INDEX, index).map(|value| value.is_some());
-                let (expressions, predicate) = (has(EXPRESSIONS)?, has(PREDICATE)?);
-                rows.push(IndexRow::read(&row, tuple.xmin(), expressions, predicate)?);
+                let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
+                let trees = (tree(EXPRESSIONS)?, tree(PREDICATE)?);
+                rows.push(IndexRow::read(&row, tuple.xmin(), trees)?);
             }
             Ok(true)
         })?;
@@ -168,9 +206,10 @@ impl Reader<'_> {
         for row in &rows {
             let Some(class) = self.class(row.index)? else { continue };
             let locator = self.locator(&class)?;
-            let Class { oid, name, options, traits, .. } = class;
+            let Class { oid, name, options, traits, figures, .. } = class;
             let access_method = traits.access_method;
-            found.classes.insert(oid, IndexClass { name, access_method, options, locator });
+            let class = IndexClass { name, access_method, options, locator, figures };
+            found.classes.insert(oid, class);
         }
         if !rows.is_empty() {
             found.operator_classes = self.operator_classes(&rows)?;
@@ -224,7 +263,12 @@ impl Reader<'_> {
         schema: String,
         indexes: &mut FoundIndexes,
     ) -> Result<Table, CatalogError> {
-        let mut limits = limits::of(class.kind, &class.traits, &attributes);
+        let triggers = match class.traits.triggers {
+            true => self.key_triggers(class.oid)?,
+            false => FoundTriggers::default(),
+        };
+        let traits = ClassTraits { triggers: triggers.unknown, ..class.traits };
+        let mut limits = limits::of(class.kind, &traits);
         let missing = attributes.iter().any(|a| a.has_missing && !a.column.dropped);
         let toasting = Toasting {
             columns: attributes.iter().map(|a| a.toast).collect(),
@@ -245,6 +289,7 @@ impl Reader<'_> {
         let checks = if class.traits.checks { self.checks(class.oid)? } else { Vec::new() };
         let trees = &self.database().trees;
         let indexes = indexes.take(trees, (class.oid, class.namespace), &columns)?;
+        let indexes = self.compiled(indexes, (&class.name, &columns))?;
         let (key_columns, indexed_columns) = index::columns_of(&indexes);
         // A temporary table outside of a session's schema belongs to no session.
         let temp = class.is_temporary().then(|| temp_slot(&schema).unwrap_or(u32::MAX));
@@ -259,6 +304,7 @@ impl Reader<'_> {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             checks,
+            triggers: triggers.known,
             indexes,
             key_columns,
             indexed_columns,
@@ -305,6 +351,13 @@ impl Reader<'_> {
         let found = self.database().maps.locator(oid, shared, filenode, tablespace);
         found.ok_or_else(|| unmapped(&class.name))
     }
+}
+
+/// Whether an error may not be there the next time, or tells of damage: it says nothing of the
+/// index.
+fn passes(sqlstate: &str) -> bool {
+    let classes = ["40", "53", "57", "58"];
+    classes.iter().any(|class| sqlstate.starts_with(class)) || matches!(sqlstate, "XX001" | "XX002")
 }
 
 /// The namespace of a session slot's temporary tables.

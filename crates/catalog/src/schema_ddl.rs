@@ -115,7 +115,7 @@ pub fn drop_schema(
 ) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     writer.path = path;
-    let dropped = drop_cascading(&mut writer, Object::new(NAMESPACES, oid), cascade)?;
+    let dropped = drop_cascading(&mut writer, &[Object::new(NAMESPACES, oid)], cascade)?;
     writer.next_command()?;
     Ok(dropped)
 }

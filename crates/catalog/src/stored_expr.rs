@@ -51,6 +51,8 @@ pub struct Check {
     pub enforced: bool,
     /// Whether all rows hold it.
     pub validated: bool,
+    /// NO INHERIT
+    pub no_inherit: bool,
 }
 
 /// A check that is added.

@@ -9,7 +9,9 @@ use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Oid, Repr, type_info};
 
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index::TableIndex;
+use crate::key_triggers::KeyTrigger;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
 use crate::schema::{C_COLLATION, PG_CATALOG};
@@ -120,6 +122,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Its checks, in the order in which they are applied.
     pub checks: Vec<Check>,
+    /// What enforces foreign keys and deferrable keys when its rows change, in this order.
+    pub triggers: Vec<Arc<KeyTrigger>>,
     /// Its indexes that are not being dropped, by OID.
     pub indexes: Vec<Arc<TableIndex>>,
     /// The columns that a foreign key may refer to, as indexes in `columns`, ascending.
@@ -146,22 +150,6 @@ pub struct Table {
     pub layouts: Vec<AttrLayout>,
     /// The statistics of its columns, read when they are first needed.
     pub statistics: OnceLock<Arc<TableStatistics>>,
-}
-
-/// What VACUUM and CREATE INDEX have last counted of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
-    /// pg_class.relpages
-    pub pages: i32,
-    /// pg_class.reltuples; negative: not known
-    pub rows: f32,
-    /// pg_class.relallvisible
-    pub all_visible: i32,
-}
-
-impl Figures {
-    /// Nothing has been counted.
-    pub(crate) const UNKNOWN: Figures = Figures { pages: 0, rows: -1.0, all_visible: 0 };
 }
 
 /// Why a table cannot be used, if so.
@@ -217,6 +205,7 @@ impl Table {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             checks: Vec::new(),
+            triggers: Vec::new(),
             indexes: Vec::new(),
             key_columns: Vec::new(),
             indexed_columns: Vec::new(),
@@ -283,12 +272,19 @@ impl Table {
         for index in &self.indexes {
             let why = match &index.unknown {
                 Some(why) => why,
-                None if index.unique && !index.immediate => "its constraint is deferrable",
-                None => continue,
+                None if self.has_recheck(index) => continue,
+                None => "its constraint is deferrable, and has no trigger",
             };
             return Err(self.refusal(verb, &format!("index \"{}\": {why}", index.name)));
         }
         Ok(())
+    }
+
+    /// Whether a unique index is checked at once, or by a trigger.
+    fn has_recheck(&self, index: &TableIndex) -> bool {
+        let is_own =
+            |trigger: &Arc<KeyTrigger>| trigger.key.is_none() && trigger.index == index.oid;
+        !index.unique || index.immediate || self.triggers.iter().any(is_own)
     }
 
     /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
@@ -385,6 +381,7 @@ impl Table {
             temp: None,
             columns: Vec::new(),
             checks: Vec::new(),
+            triggers: Vec::new(),
             indexes: Vec::new(),
             key_columns: Vec::new(),
             indexed_columns: Vec::new(),

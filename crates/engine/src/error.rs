@@ -229,7 +229,8 @@ impl From<AccessError> for EngineError {
             AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.into(),
             error => {
                 let refused = EngineError::statement(error.sqlstate(), error.to_string());
-                error.detail().into_iter().fold(refused, EngineError::with_detail)
+                let told = error.detail().into_iter().fold(refused, EngineError::with_detail);
+                error.hint().into_iter().fold(told, EngineError::with_hint)
             }
         }
     }

@@ -62,17 +62,22 @@ pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_access::sequence::SequenceRules;
+pub use forebay_access::{
+    AccessError, EntrySource, ExpressionError, IndexExpressions, StoredValues,
+};
 pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
+pub use forebay_catalog::{CatalogError, RowSource, nodes, syscache};
 pub use forebay_catalog::{
     ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
-    ConstraintKind, DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, ObjectName, OldestIds,
-    RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions, SettingChange,
-    StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, compression_code,
-    index_parameters, quoted, storage_code, storage_texts, wrong_kind,
+    CommentedPart, ConstraintDefinition, ConstraintKind, DatabaseRow, Figures, ForeignKey,
+    ForeignKeyDef, IndexCompiler, IndexDef, IndexDefinition, IndexExpression, IndexKey, IndexTrees,
+    KeyAction, KeyTrigger, KeyWork, MemberOptions, NewType, NotNull, ObjectName, OldestIds,
+    ReplicaIdentity, RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions,
+    SettingChange, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics,
+    compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,
 };
-pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};
@@ -87,12 +92,12 @@ pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    CommentOn, CopyStrategy, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
-    IndexRows, IndexScanOptions, Inserted, Isolation, NamedRelation, NewDatabase, OnCommit, Part,
-    PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart,
-    Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
-    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
-    Transaction, VacuumOptions, compressed_value, toasted_size,
+    CommentOn, CopyStrategy, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
+    IndexRows, IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, NewDatabase,
+    OnCommit, Part, PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
+    Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf,
+    SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting,
+    TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

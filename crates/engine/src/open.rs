@@ -95,7 +95,7 @@ fn open_core(
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
     let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
-    let databases = find_databases(dir, backend, (&heaps, &xacts, &oids))?;
+    let databases = find_databases(dir, backend, (&heaps, &xacts, &oids), &config)?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
@@ -136,10 +136,12 @@ fn find_databases(
     dir: &Path,
     backend: &mut Backend,
     (heaps, xacts, oids): (&Arc<Heaps>, &Arc<XactManager>, &Arc<OidCounter>),
+    config: &EngineConfig,
 ) -> Result<Databases, EngineError> {
     let (heaps, xacts, oids) = (Arc::clone(heaps), Arc::clone(xacts), Arc::clone(oids));
     let trees = Arc::new(KnownTrees::new(Arc::clone(&xacts)));
-    Ok(Databases::new(backend, dir, Shared { heaps, xacts, oids, trees })?)
+    let compiler = config.index_compiler.clone();
+    Ok(Databases::new(backend, dir, Shared { heaps, xacts, oids, trees, compiler })?)
 }
 
 fn open_heaps(

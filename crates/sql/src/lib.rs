@@ -31,6 +31,7 @@ pub use connection::{
     Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
+pub use exec::Compiler as IndexCompiler;
 pub use forebay_types::{Datum, SqlType, checked_utf8};
 pub use settings::{
     IsolationLevel, PlanSettings, SessionSettings, SetScope, SettingRow, Settings, Shown,

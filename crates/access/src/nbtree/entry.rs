@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::relation::IndexShape;
 use crate::error::AccessError;
+use crate::index_expressions::{ComputedEntries, StoredValues, entry_values};
 
 /// Longer values are compressed, if their column allows it (TOAST_INDEX_TARGET).
 const COMPRESS_ABOVE: usize = 510;
@@ -41,6 +42,23 @@ impl<'a> RowValues<'a> {
     ) -> Result<(), AccessError> {
         out.clear();
         append_entry(shape, columns.map(|column| self.get(column)), tid, out)
+    }
+
+    /// The same for an index with expressions or a predicate. Returns the values of the
+    /// expressions. None, and there is no tuple, if the predicate is not true.
+    pub fn form_computed(
+        &self,
+        shape: &IndexShape,
+        entries: &ComputedEntries,
+        tid: ItemPointer,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<StoredValues>, AccessError> {
+        out.clear();
+        let computed = entries.expressions.evaluate(&|column| self.get(column))?;
+        let Some(computed) = computed else { return Ok(None) };
+        let values = entry_values(&entries.sources, |column| self.get(column), &computed);
+        append_entry(shape, values, tid, out)?;
+        Ok(Some(computed))
     }
 }
 

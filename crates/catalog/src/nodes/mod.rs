@@ -31,7 +31,10 @@ mod tokens;
 mod value;
 
 pub use constant::Const;
-pub use deparse::{CheckText, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list};
+pub use deparse::{
+    CheckText, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list,
+    looks_like_function,
+};
 pub use error::NodeError;
 pub use expr::*;
 pub use facts::{collation_of, length_coercion, location_of, type_of, typmod_of};

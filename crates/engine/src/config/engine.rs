@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_access::redo::ResourceManagers;
 use forebay_aio::named_enum;
 use forebay_aio::sync::Duration;
-use forebay_catalog::OldestIds;
+use forebay_catalog::{IndexCompiler, OldestIds};
 use forebay_format::FullXid;
 use forebay_format::ids::FIRST_NORMAL_XID;
 use forebay_format::multixact::{FIRST_MULTI, MemberOffset, MultiXactId};
@@ -122,6 +122,9 @@ pub struct EngineConfig {
     pub restore_from: Option<RestoreFrom>,
     /// Resource managers beside the engine's own, for redo.
     pub resource_managers: ResourceManagers,
+    /// What makes expressions and predicates of indexes evaluable. Without it, tables that have
+    /// such indexes are not written.
+    pub index_compiler: Option<Arc<dyn IndexCompiler>>,
     /// Who does the background work.
     pub background: Background,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: the engine is
@@ -455,6 +458,7 @@ impl Default for EngineConfig {
             restore: RestoreSettings::default(),
             restore_from: None,
             resource_managers: ResourceManagers::default(),
+            index_compiler: None,
             background: Background::Threads,
             on_fatal: None,
             recovery_stop: RecoveryStop::default(),

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use forebay_catalog::{self as catalog, CheckDef, ColumnDef, Reader, StoredExpr, Table};
-use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid};
 
 use super::state::Session;
@@ -14,11 +13,6 @@ use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
-    fn check_altered(&self, table: &Table) -> Result<(), EngineError> {
-        self.check_own_to("alter", table)?;
-        self.check_locked(table, LockMode::AccessExclusive)
-    }
-
     /// Gives a column, by its number, a default, or takes it away.
     pub fn set_default(
         &mut self,
@@ -139,14 +133,21 @@ impl Session {
         })
     }
 
-    /// Drops a column, with what belongs to it.
-    pub fn drop_column(&mut self, table: &Table, column: i16) -> Result<(), EngineError> {
+    /// Drops a column, with what belongs to it; with `cascade` also what else depends on it.
+    /// Returns what went along, in words.
+    pub fn drop_column(
+        &mut self,
+        table: &Table,
+        column: i16,
+        cascade: bool,
+    ) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
             let (tx, backend) = session.changing()?;
-            let gone = catalog::drop_column(&core.database, backend, tx, (table, column))?;
+            let of = (table, column);
+            let (gone, told) = catalog::drop_column(&core.database, backend, tx, of, cascade)?;
             gone.into_iter().for_each(|relation| session.note_temp_dropped(relation));
-            Ok(())
+            Ok(told.0)
         })
     }
 

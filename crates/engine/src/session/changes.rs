@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use forebay_access::heap::{
-    Attempt, Author, Changer, Columns, Heap, Refusal, RowQueues, RowWaiter,
+    Attempt, Author, Changer, Columns, Heap, Refusal, RowQueues, RowWaiter, Visibility,
 };
 use forebay_access::{AccessError, RowWork};
 use forebay_catalog::Table;
@@ -127,11 +127,18 @@ impl Session {
             if let RowOutcome::Done(place) = outcome {
                 let newpage = place.block != tid.block;
                 session.running()?.tx.count_updated(counted(table), hot, newpage);
+                let mut unchecked = Vec::new();
                 if let Some(changed) = changed
                     && !table.indexes.is_empty()
                 {
                     let row = (place, new.for_entries(), &changed[..]);
-                    session.add_entries(core, table, &wanted.heap, row)?;
+                    unchecked = session.add_entries(core, table, &wanted.heap, row)?;
+                }
+                if !table.triggers.is_empty()
+                    && let Some(old) = wanted.heap.any_version(&mut session.backend, tid)?
+                {
+                    let (places, versions) = ((tid, place), (&old[..], &new.tuple[..]));
+                    session.note_updated(table, places, versions, &unchecked)?;
                 }
                 session.remove_values(core, (table, &wanted.heap), tid, Some(&tuple))?;
             }
@@ -173,6 +180,11 @@ impl Session {
             })?;
             if let RowOutcome::Done(_) = outcome {
                 session.running()?.tx.count_deleted(counted(table), 1);
+                if !table.triggers.is_empty()
+                    && let Some(old) = wanted.heap.any_version(&mut session.backend, tid)?
+                {
+                    session.note_deleted(table, tid, &old)?;
+                }
                 session.remove_values(core, (table, &wanted.heap), tid, None)?;
             }
             Ok(outcome)
@@ -222,10 +234,26 @@ impl Session {
         tid: ItemPointer,
         attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<ItemPointer>,
     ) -> Result<RowOutcome, EngineError> {
+        self.crosscheck(wanted, tid)?;
         let outcome = self.try_to_its_end(wanted, tid, attempt);
         // It may have waited for a row that it does not take in the end.
         wanted.core.locks.give_up_row(&mut self.locks);
         outcome
+    }
+
+    /// Fails (40001) if a foreign key's action changes a row that its REPEATABLE READ transaction
+    /// does not see.
+    fn crosscheck(&mut self, wanted: &Wanted<'_>, tid: ItemPointer) -> Result<(), EngineError> {
+        let Open { tx, snapshots, .. } = self.running()?;
+        let Some(snapshot) = snapshots.crosscheck(tx) else { return Ok(()) };
+        if wanted.work == RowWork::Lock {
+            return Ok(());
+        }
+        let mut visibility = Visibility::new(snapshot, wanted.core.heaps.outcomes.clone());
+        match wanted.heap.fetch(&mut self.backend, &mut visibility, tid)? {
+            Some(_) => Ok(()),
+            None => Err(concurrent("update")),
+        }
     }
 
     fn try_to_its_end(

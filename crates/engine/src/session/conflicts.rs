@@ -43,7 +43,7 @@ impl Session {
     /// `arbiters` is in use. Fails (55000) if one of these is not checked at once.
     pub fn insert_unless_conflict(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         values: &[Datum<'_>],
         arbiters: &[Oid],
     ) -> Result<Inserted, EngineError> {
@@ -66,28 +66,32 @@ impl Session {
             stored = self.toasted(table, &tuple)?;
         }
         let row = stored.as_deref().unwrap_or(&tuple);
-        let inserted =
+        let (inserted, unchecked) =
             self.inserting(table, |Target { backend, heap, author, entries, placed }| {
                 let Some(mut entries) = entries else {
                     placed.inserted = 1;
-                    return Ok(Inserted::Done(heap.insert(backend, author, row)?));
+                    let place = heap.insert(backend, author, row)?;
+                    return Ok((Inserted::Done(place), Vec::new()));
                 };
                 loop {
                     if let Some(place) = entries.conflict(backend, &tuple, arbiters)? {
-                        return Ok(Inserted::Conflict(place));
+                        return Ok((Inserted::Conflict(place), Vec::new()));
                     }
                     let to = (heap, author);
                     placed.inserted += 1;
                     let row = (row, &tuple[..]);
                     let place = entries.insert_tentatively(backend, to, row, arbiters)?;
                     if let Some(place) = place {
-                        return Ok(Inserted::Done(place));
+                        return Ok((Inserted::Done(place), entries.unchecked().to_vec()));
                     }
                     placed.taken_back += 1;
                 }
             })?;
         if let (Inserted::Conflict(_), Some(row)) = (inserted, &stored) {
             self.take_values_back(table, row)?;
+        }
+        if let Inserted::Done(place) = inserted {
+            self.note_inserted(table, place, &tuple, &unchecked)?;
         }
         Ok(inserted)
     }

@@ -33,7 +33,8 @@ impl Session {
                     return Err(error);
                 }
             };
-        if let Err(error) = self.before_commit(&core) {
+        let checked = self.check_no_key_events(&core);
+        if let Err(error) = checked.and_then(|()| self.before_commit(&core)) {
             drop(activity);
             self.abort_after(&error);
             return Err(core.fatal.check(error));

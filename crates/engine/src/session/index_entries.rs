@@ -7,15 +7,16 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::heap::{Author, Changer, Heap, RowFate, RowJudge};
-use forebay_access::nbtree::{Index, Insertion, NewRow, RowValues, UniqueCheck};
-use forebay_access::{AccessError, MissingRow};
+use forebay_access::nbtree::{Index, IndexShape, Insertion, NewRow, RowValues, UniqueCheck};
+use forebay_access::{AccessError, EntrySource, MissingRow, StoredValues};
+use forebay_catalog::nodes::type_of;
 use forebay_catalog::{ObjectName, Table, TableIndex, quoted};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::varlena::Varlena;
 use forebay_format::{AttrLayout, BlockNumber, IndexTuple, ItemPointer, Oid, Xid};
 use forebay_storage::Backend;
 use forebay_txn::locks::{Interrupt, LockOwner, OwnerId};
-use forebay_types::{SqlType, to_text};
+use forebay_types::{Repr, SqlType, to_text};
 
 use super::locks::count_deadlock;
 use super::open::Open;
@@ -37,6 +38,8 @@ pub(super) struct Entries<'a> {
     interrupt: &'a Interrupt,
     /// An index tuple.
     tuple: Vec<u8>,
+    /// Deferrable indexes in which another row may have the key of the last one.
+    unchecked: Vec<Oid>,
 }
 
 /// What keeps an entry out of an index: a transaction, or its tentative insertion.
@@ -69,6 +72,7 @@ impl<'a> Entries<'a> {
             owner,
             interrupt,
             tuple: Vec::new(),
+            unchecked: Vec::new(),
         })
     }
 
@@ -95,25 +99,34 @@ impl<'a> Entries<'a> {
         arbiters: &[Oid],
     ) -> Result<bool, EngineError> {
         let values = RowValues::new(tuple, self.layouts)?;
-        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, unchecked, .. } =
+            self;
+        unchecked.clear();
         for (index, open) in indexes {
             let failed = |error| failed(table, index, error);
-            let columns = index.table_columns();
-            values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
+            let formed = form(&values, index, &open.shape, place, tuple).map_err(failed)?;
+            let Some(computed) = formed else { continue };
             let unique = match arbiters.contains(&index.oid) {
                 true => UniqueCheck::Partial,
+                false if index.unique && !index.immediate => UniqueCheck::Partial,
                 false => UniqueCheck::of(index.unique),
             };
-            let unchanged = changed
-                .is_some_and(|changed| !index.key_columns().any(|key| changed.contains(&key)));
+            let unchanged = changed.is_some_and(|changed| is_unchanged(index, changed));
             let entry = NewRow { tuple, xid: *xid, unique, unchanged };
             let mut last = None;
             loop {
                 let blocking = match open.insert(backend, rows, entry).map_err(failed)? {
                     Insertion::Done => break,
-                    Insertion::Unchecked => return Ok(false),
+                    Insertion::Unchecked if arbiters.contains(&index.oid) => return Ok(false),
+                    Insertion::Unchecked => {
+                        unchecked.push(index.oid);
+                        break;
+                    }
                     Insertion::Duplicate(_) => {
-                        let keys = index.key_columns().map(|column| values.get(column));
+                        let keys = index.key_sources().map(|source| match source {
+                            EntrySource::Column(column) => values.get(column),
+                            EntrySource::Expression(n) => computed.get(n)?.as_deref(),
+                        });
                         return Err(duplicate(table, index, shown_key(table, index, keys)));
                     }
                     Insertion::Wait { xid, token, .. } => (xid, token),
@@ -123,6 +136,47 @@ impl<'a> Entries<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// The deferrable indexes in which another row may have the key of the row added last.
+    pub(super) fn unchecked(&self) -> &[Oid] {
+        &self.unchecked
+    }
+
+    /// Checks that no other live row has the key of a row at a place in a deferrable index. Waits
+    /// for transactions that decide that. 23505 if there is one; nothing if the row is gone.
+    pub(super) fn recheck(
+        &mut self,
+        backend: &mut Backend,
+        (place, row): (ItemPointer, &[u8]),
+        wanted: Oid,
+    ) -> Result<(), EngineError> {
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        if !matches!(rows.fate(backend, place)?, RowFate::Live(_)) {
+            return Ok(());
+        }
+        let values = RowValues::new(row, self.layouts)?;
+        for (index, open) in indexes.iter().filter(|(index, _)| index.oid == wanted) {
+            let failed = |error| failed(table, index, error);
+            let columns = index.table_columns();
+            values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
+            let (unique, unchanged) = (UniqueCheck::Yes, false);
+            let entry = NewRow { tuple, xid: *xid, unique, unchanged };
+            let mut last = None;
+            loop {
+                let blocking = match open.find_conflict(backend, rows, entry).map_err(failed)? {
+                    Some(Insertion::Duplicate(_)) => {
+                        let keys = index.key_columns().map(|column| values.get(column));
+                        return Err(duplicate(table, index, shown_key(table, index, keys)));
+                    }
+                    Some(Insertion::Wait { xid, token, .. }) => (xid, token),
+                    None | Some(Insertion::Done | Insertion::Unchecked) => break,
+                };
+                let waited = (place, &*index.name);
+                wait(core, backend, owner, interrupt, decisive(&mut last, blocking), waited)?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks for a live row that has a key of this new one in one of the `arbiters`. Waits for
@@ -142,8 +196,10 @@ impl<'a> Entries<'a> {
                 return Err(EngineError::statement("55000", message).about(object(table, index)));
             }
             let failed = |error| failed(table, index, error);
-            let columns = index.table_columns();
-            values.form_entry(&open.shape, columns, NOWHERE, tuple).map_err(failed)?;
+            let formed = form(&values, index, &open.shape, NOWHERE, tuple).map_err(failed)?;
+            if formed.is_none() {
+                continue;
+            }
             let unique = UniqueCheck::Yes;
             let entry = NewRow { tuple, xid: *xid, unique, unchanged: false };
             let mut last = None;
@@ -194,6 +250,32 @@ impl<'a> Entries<'a> {
         }
         heap.take_back(backend, author.xid, place)?;
         Ok(None)
+    }
+}
+
+/// Puts the entry of a row into `tuple`. Returns the values of the index's expressions. None: it
+/// has no entry of the row.
+fn form(
+    values: &RowValues<'_>,
+    index: &TableIndex,
+    shape: &IndexShape,
+    place: ItemPointer,
+    tuple: &mut Vec<u8>,
+) -> Result<Option<StoredValues>, AccessError> {
+    match &index.computed {
+        Some(entries) => values.form_computed(shape, entries, place, tuple),
+        None => {
+            values.form_entry(shape, index.table_columns(), place, tuple)?;
+            Ok(Some(Vec::new()))
+        }
+    }
+}
+
+/// Whether the key of a row's newer version, of which these columns changed, is the older one's.
+fn is_unchanged(index: &TableIndex, changed: &[usize]) -> bool {
+    match index.trees.expressions.is_empty() {
+        true => !index.key_columns().any(|key| changed.contains(&key)),
+        false => !index.columns_read().iter().any(|column| changed.contains(column)),
     }
 }
 
@@ -321,12 +403,21 @@ fn shown_key<'v>(
     values: impl Iterator<Item = Option<&'v [u8]>>,
 ) -> Option<String> {
     let (mut names, mut shown) = (Vec::new(), Vec::new());
-    for (number, value) in index.key_columns().zip(values) {
-        let column = table.columns.get(number)?;
-        names.push(quoted(&column.name));
+    for (source, value) in index.key_sources().zip(values) {
+        let (name, ty) = match source {
+            EntrySource::Column(column) => {
+                let column = table.columns.get(column)?;
+                (quoted(&column.name).into_owned(), column.type_oid)
+            }
+            EntrySource::Expression(n) => {
+                let text = index.computed.as_ref()?.expressions.text(n);
+                (text.to_owned(), type_of(index.trees.expressions.get(n)?))
+            }
+        };
+        names.push(name);
         let text = |bytes| {
-            let value = column.repr.decode(bytes).ok()?;
-            to_text(&value, SqlType::of(column.type_oid)).ok()
+            let value = Repr::of(ty).decode(bytes).ok()?;
+            to_text(&value, SqlType::of(ty)).ok()
         };
         shown.push(value.map_or_else(|| Some("null".to_owned()), text)?);
     }
@@ -351,7 +442,7 @@ impl Session {
         table: &Table,
         heap: &Heap,
         (place, tuple, changed): (ItemPointer, &[u8], &[usize]),
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<Oid>, EngineError> {
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());
         };
@@ -361,9 +452,9 @@ impl Session {
             Some(mut entries) => {
                 let added = entries.add_version(backend, place, tuple, Some(changed), &[])?;
                 assert!(added, "without arbiters an entry is added or refused");
-                Ok(())
+                Ok(entries.unchecked)
             }
-            None => Ok(()),
+            None => Ok(Vec::new()),
         }
     }
 }

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
+use forebay_access::EntrySource;
 use forebay_access::heap::RowReader;
 use forebay_access::index_scan::{self, Leaves, RowRef, ScanOptions, ScanStats, TidBitmap};
 use forebay_access::nbtree::{BatchOptions, Condition, Direction, IndexShape};
+use forebay_catalog::nodes::type_of;
 use forebay_catalog::{Table, TableIndex};
 use forebay_format::ItemPointer;
 use forebay_format::nbtree::Tuple;
 use forebay_storage::StreamStats;
 use forebay_txn::ReadCounter;
 use forebay_txn::locks::LockMode;
-use forebay_types::Datum;
+use forebay_types::{Datum, Repr};
 
 use super::marks::Mark;
 use super::scan::Reading;
@@ -276,15 +278,21 @@ impl<'a> IndexEntry<'a> {
         let IndexEntry { table, index, tuple, place } = *self;
         let shape: &IndexShape = &index.shape;
         let mut values = shape.values(tuple);
-        for column in index.table_columns().take(columns) {
-            let column = table.columns.get(column).ok_or_else(|| {
+        for source in index.sources().take(columns) {
+            let repr = match source {
+                EntrySource::Column(column) => table.columns.get(column).map(|c| c.repr),
+                EntrySource::Expression(n) => {
+                    index.trees.expressions.get(n).map(|expr| Repr::of(type_of(expr)))
+                }
+            };
+            let repr = repr.ok_or_else(|| {
                 unreadable(index, place, &"it has a column that its table does not have")
             })?;
             let value = values.next_value().map_err(|error| unreadable(index, place, &error))?;
             out.push(match value {
                 None => Datum::Null,
-                Some(std::borrow::Cow::Borrowed(bytes)) => column.repr.decode(bytes)?,
-                Some(std::borrow::Cow::Owned(bytes)) => column.repr.decode(&bytes)?.into_owned(),
+                Some(std::borrow::Cow::Borrowed(bytes)) => repr.decode(bytes)?,
+                Some(std::borrow::Cow::Owned(bytes)) => repr.decode(&bytes)?.into_owned(),
             });
         }
         Ok(())

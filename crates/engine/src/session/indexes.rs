@@ -13,8 +13,8 @@ use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
 use forebay_catalog::schema::BTREE_AM;
 use forebay_catalog::{
-    self as catalog, BuiltFigures, CatalogError, IndexDef, IndexStep, Reader, RelationFigures,
-    Table, TableIndex,
+    self as catalog, BuiltFigures, CatalogError, Constraint, IndexDef, IndexStep, Reader,
+    RelationFigures, Table, TableIndex,
 };
 use forebay_format::Fork;
 use forebay_storage::Backend;
@@ -211,7 +211,10 @@ impl Session {
     ) -> Result<RowSource, EngineError> {
         let mut source = row_source(table, index, not_null)?;
         if let Some(toast) = table.toasting.relation
-            && index.table_columns().any(|n| table.layouts.get(n).is_some_and(|l| l.len == -1))
+            && source
+                .columns
+                .iter()
+                .any(|(n, _)| table.layouts.get(*n).is_some_and(|l| l.len == -1))
         {
             // A vacuum could remove values of dead rows that the build still reads.
             let mode = LockMode::ShareUpdateExclusive;
@@ -247,8 +250,14 @@ impl Session {
     }
 
     /// Drops a constraint of a table, which the transaction has locked in mode `AccessExclusive`:
-    /// a key with its index, or a NOT NULL. 42704 if there is none of that name.
-    pub fn drop_constraint(&mut self, table: &Arc<Table>, name: &str) -> Result<(), EngineError> {
+    /// a key with its index, a foreign key, a check or a NOT NULL; with `cascade` foreign keys to
+    /// it. 42704 if there is none of that name. Returns what goes along, in words.
+    pub fn drop_constraint(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        cascade: bool,
+    ) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
             core.database.check_event_triggers()?;
             session.check_own(table)?;
@@ -256,15 +265,21 @@ impl Session {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
             let found = reader.constraint(table.oid, name)?;
-            let index = found.map(|constraint| constraint.index).filter(|index| *index != 0);
+            let owns = |constraint: &Constraint| constraint.index != 0 && constraint.kind != b'f';
+            let index = found.filter(owns).map(|constraint| constraint.index);
             if let Some(relation) = index {
                 let tag = LockTag::Relation { database: core.database.oid, relation };
                 session.lock(core, tag, LockMode::AccessExclusive)?;
             }
+            if let Some(constraint) = found {
+                session.lock_what_goes(core, (table.oid, Some(constraint.oid)))?;
+            }
+            let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            catalog::drop_constraint(&core.database, backend, tx, table, name)?;
+            let what = (name, cascade, path);
+            let dropped = catalog::drop_constraint(&core.database, backend, tx, table, what)?;
             index.into_iter().for_each(|index| session.note_temp_dropped(index));
-            Ok(())
+            Ok(dropped.0)
         })
     }
 
@@ -426,16 +441,21 @@ pub(super) fn row_source(
     not_null: &[i16],
 ) -> Result<RowSource, EngineError> {
     let lost = || EngineError::internal("an index has a column that its table has not");
-    let mut columns = Vec::with_capacity(index.columns.len());
-    for column in index.table_columns() {
+    let read: Vec<usize> = match &index.computed {
+        None => index.table_columns().collect(),
+        Some(_) => index.columns_read().into_iter().collect(),
+    };
+    let mut columns = Vec::with_capacity(read.len());
+    for column in read {
         let missing = table.columns.get(column).ok_or_else(lost)?.missing.clone();
         columns.push((column, missing));
     }
-    let not_null = index.table_columns().map(|column| {
-        table.columns.get(column).is_some_and(|column| not_null.contains(&column.attnum))
+    let not_null = columns.iter().map(|(column, _)| {
+        table.columns.get(*column).is_some_and(|column| not_null.contains(&column.attnum))
     });
     let not_null = not_null.collect();
-    Ok(RowSource { layouts: table.layouts.clone(), columns, not_null, toast: None })
+    let (layouts, computed) = (table.layouts.clone(), index.computed.clone());
+    Ok(RowSource { layouts, columns, computed, not_null, toast: None })
 }
 
 /// Two rows have the same key in an index that is to be unique.

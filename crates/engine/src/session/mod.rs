@@ -22,13 +22,16 @@
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by; `collations`: how texts
 //!   compare
-//! - `truncate`: emptying tables; `alter_table`: changing them
+//! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
+//!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
+//! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
 //!   `sequence_ddl`: creating and changing them; `relation_kinds`: what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
 //! - `column_stats`: rows of pg_stats; `column_storage`: how long values will be stored
+//! - `definitions`: what indexes and constraints are, to be shown
 //! - `index_checks`, `heap_checks`: amcheck's functions
 //! - `index_constraints`: constraints of indexes that are there
 //! - `index_entries`: entries in indexes, for
@@ -61,6 +64,7 @@ mod backup;
 mod catalog_rows;
 mod changes;
 mod collations;
+mod column_ddl;
 mod column_stats;
 mod column_storage;
 mod concurrent_indexes;
@@ -68,6 +72,7 @@ mod conflicts;
 mod counting;
 mod database_locale;
 mod databases;
+mod definitions;
 mod ending;
 mod entering;
 mod explicit;
@@ -79,8 +84,12 @@ mod index_entries;
 mod index_scan;
 mod indexes;
 mod isolation;
+mod key_changes;
+mod key_events;
+mod key_tables;
 mod known_path;
 mod known_sequences;
+mod like;
 mod locks;
 mod marks;
 mod oldest_ids;
@@ -91,6 +100,7 @@ mod parts;
 mod path;
 mod pool;
 mod reindex_concurrently;
+mod relation_ddl;
 mod relation_kinds;
 mod rows;
 mod scan;
@@ -127,6 +137,7 @@ pub use heap_checks::TableCheckOptions;
 pub use index_checks::IndexCheckOptions;
 pub use index_scan::{BitmapRows, IndexBitmap, IndexEntry, IndexRows, IndexScanOptions};
 pub use isolation::StatementSnapshot;
+pub use key_changes::{Due, KeyEvent};
 pub use known_path::PathEntry;
 pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};

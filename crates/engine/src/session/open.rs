@@ -8,6 +8,7 @@ use forebay_catalog::{SequenceInfo, Table};
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
 use forebay_types::Oid;
 
+use super::key_events::{EventMark, KeyEvents};
 use super::marks::{Mark, Tokens};
 use super::toast_tables::ToastTables;
 use crate::core::InDatabase;
@@ -39,6 +40,8 @@ pub(super) struct Open {
     pub(super) new_databases: Vec<Oid>,
     /// Tablespaces that it has made, likewise.
     pub(super) new_tablespaces: Vec<Oid>,
+    /// The checks of keys that are still to be made.
+    pub(super) keys: KeyEvents,
     /// Whether its commit waits for the log, whatever synchronous_commit says.
     pub(super) forces_sync: bool,
     /// Sequences that it has found, likewise.
@@ -50,6 +53,8 @@ pub(super) struct Open {
 /// The transaction itself, or a subtransaction that is open in it.
 #[derive(Debug, Default)]
 struct Level {
+    /// Of a subtransaction: the events when it began.
+    events: Option<EventMark>,
     tokens: Tokens,
     /// Whether the catalogs had been changed when it began.
     changed_catalogs: bool,
@@ -71,6 +76,7 @@ impl Open {
             own_toast: ToastTables::default(),
             new_databases: Vec::new(),
             new_tablespaces: Vec::new(),
+            keys: KeyEvents::default(),
             forces_sync: false,
             own_sequences: HashMap::new(),
             found_at: 0,
@@ -103,7 +109,8 @@ impl Open {
     pub(super) fn begin_sub(&mut self) {
         self.tx.begin_sub();
         let changed_catalogs = self.changed_catalogs;
-        self.subs.push(Level { changed_catalogs, ..Level::default() });
+        let events = Some(self.keys.mark());
+        self.subs.push(Level { events, changed_catalogs, ..Level::default() });
     }
 
     /// Fails (XX000) unless a subtransaction is open.
@@ -129,7 +136,11 @@ impl Open {
     /// The innermost subtransaction has aborted in `tx`.
     pub(super) fn sub_aborted(&mut self) {
         self.snapshots.next_statement();
-        self.changed_catalogs = self.pop().changed_catalogs;
+        let aborted = self.pop();
+        self.changed_catalogs = aborted.changed_catalogs;
+        if let Some(events) = aborted.events {
+            self.keys.go_back(events);
+        }
     }
 
     fn pop(&mut self) -> Level {
@@ -161,12 +172,21 @@ pub(super) struct Snapshots {
     pub(super) earlier: Option<Mark>,
     /// What all its snapshots count as running: in REPEATABLE READ, from the first one on.
     kept: Option<Arc<Running>>,
+    /// In REPEATABLE READ: the running statement sees what has committed by now, and what it
+    /// changes must be what the transaction sees (a foreign key's action).
+    pub(super) newest: bool,
 }
 
 impl Snapshots {
     /// A statement begins or ends. The next one takes its own.
     pub(super) fn next_statement(&mut self) {
-        (self.statement, self.earlier) = (None, None);
+        (self.statement, self.earlier, self.newest) = (None, None, false);
+    }
+
+    /// What the transaction sees in REPEATABLE READ, if the running statement sees more.
+    pub(super) fn crosscheck(&self, tx: &txn::Transaction) -> Option<Snapshot> {
+        let kept = self.kept.as_ref().filter(|_| self.newest)?;
+        Some(Snapshot::new(Arc::clone(kept), tx))
     }
 
     /// The running statement's.
@@ -176,11 +196,12 @@ impl Snapshots {
         tx: &txn::Transaction,
         last: &mut LastRunning,
     ) -> &Snapshot {
-        let Snapshots { isolation, taken, statement, earlier: _, kept } = self;
+        let Snapshots { isolation, taken, statement, earlier: _, kept, newest } = self;
         statement.get_or_insert_with(|| {
             *taken = true;
             match isolation {
                 Isolation::ReadCommitted => core.xacts.snapshot_since(tx, last),
+                Isolation::RepeatableRead if *newest => core.xacts.snapshot_since(tx, last),
                 Isolation::RepeatableRead => {
                     let now = || core.xacts.procs().running_since(last, tx.database());
                     Snapshot::new(Arc::clone(kept.get_or_insert_with(now)), tx)

@@ -30,6 +30,8 @@ pub struct RowBatch {
     has_dropped: bool,
     /// The row at which an insertion of the batch failed.
     failed: Option<usize>,
+    /// Whether foreign keys and deferrable keys look at the rows.
+    noted: bool,
 }
 
 impl RowBatch {
@@ -41,6 +43,7 @@ impl RowBatch {
             wide: false,
             has_dropped: has_dropped(table),
             failed: None,
+            noted: true,
         }
     }
 
@@ -48,6 +51,11 @@ impl RowBatch {
     /// allowed that.
     pub fn freeze(&mut self) {
         self.tuples.set_frozen(true);
+    }
+
+    /// The rows are those of the table itself, written anew: keys need not look at them.
+    pub fn leave_keys(&mut self) {
+        self.noted = false;
     }
 
     /// Adds a row: a value for each column that is not dropped, of exactly the column's type.
@@ -135,7 +143,9 @@ fn form_all(table: &Table, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()
         return Err(wrong_count(table));
     }
     for (value, column) in values.iter().zip(&table.columns) {
-        if value.is_null() && column.not_null && !column.dropped {
+        // What is generated when it is read is not stored.
+        let stored = !column.dropped && column.generated != b'v';
+        if value.is_null() && column.not_null && stored {
             let message = format!(
                 "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
                 column.name, table.name
@@ -185,31 +195,46 @@ impl Session {
         if rows.is_empty() {
             return Ok(0);
         }
+        let noted = rows.noted && !table.triggers.is_empty();
+        let of = Arc::clone(&rows.table);
         let RowBatch { tuples, failed, wide, .. } = &mut *rows;
         *failed = None;
         let toasted = if *wide { Some(self.toasted_batch(table, tuples, failed)?) } else { None };
-        self.inserting(table, |Target { backend, heap, author, mut entries, placed }| {
-            let stored = toasted.as_ref().unwrap_or(tuples);
-            let mut places = Vec::new();
-            if stored.len() == 1 && !stored.is_frozen() {
-                let place = heap.insert(backend, author, stored.get(0))?;
-                placed.inserted = 1;
-                places.extend(entries.is_some().then_some(place));
-            } else {
-                let bulk = stored.bytes() >= BULK_BYTES;
-                let strategy = if bulk { Strategy::BulkWrite } else { Strategy::Normal };
-                let places = entries.is_some().then_some(&mut places);
-                heap.insert_batch(backend, author, stored, strategy, places)?;
-                placed.inserted = stored.len() as u64;
+        let inserted =
+            self.inserting(table, |Target { backend, heap, author, mut entries, placed }| {
+                let stored = toasted.as_ref().unwrap_or(tuples);
+                let mut places = Vec::new();
+                if stored.len() == 1 && !stored.is_frozen() {
+                    let place = heap.insert(backend, author, stored.get(0))?;
+                    placed.inserted = 1;
+                    places.push(place);
+                } else {
+                    let bulk = stored.bytes() >= BULK_BYTES;
+                    let strategy = if bulk { Strategy::BulkWrite } else { Strategy::Normal };
+                    let places = (noted || entries.is_some()).then_some(&mut places);
+                    heap.insert_batch(backend, author, stored, strategy, places)?;
+                    placed.inserted = stored.len() as u64;
+                }
+                let mut inserted = Vec::new();
+                let Some(entries) = &mut entries else {
+                    inserted.extend(places.into_iter().map(|place| (place, Vec::new())));
+                    return Ok(inserted);
+                };
+                assert_eq!(places.len(), tuples.len(), "each row of the batch has a place");
+                for (row, place) in places.into_iter().enumerate() {
+                    let added = entries.add(backend, place, tuples.get(row));
+                    added.inspect_err(|_| *failed = Some(row))?;
+                    if noted {
+                        inserted.push((place, entries.unchecked().to_vec()));
+                    }
+                }
+                Ok(inserted)
+            })?;
+        if noted {
+            for (row, (place, unchecked)) in inserted.into_iter().enumerate() {
+                self.note_inserted(&of, place, tuples.get(row), &unchecked)?;
             }
-            let Some(entries) = &mut entries else { return Ok(()) };
-            assert_eq!(places.len(), tuples.len(), "each row of the batch has a place");
-            for (row, place) in places.into_iter().enumerate() {
-                let added = entries.add(backend, place, tuples.get(row));
-                added.inspect_err(|_| *failed = Some(row))?;
-            }
-            Ok(())
-        })?;
+        }
         let count = rows.len() as u64;
         rows.clear();
         Ok(count)
@@ -239,21 +264,23 @@ impl Session {
     /// not in use (23505). The table must be locked in mode `RowExclusive`.
     pub fn insert_row(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         values: &[Datum<'_>],
     ) -> Result<ItemPointer, EngineError> {
         check_insertable(table)?;
         let mut tuple = Vec::new();
         form_checked(table, values, &mut tuple)?;
         let toasted = self.toasted(table, &tuple)?;
-        self.inserting(table, |Target { backend, heap, author, entries, placed }| {
-            let place = heap.insert(backend, author, toasted.as_deref().unwrap_or(&tuple))?;
-            placed.inserted = 1;
-            match entries {
-                Some(mut entries) => entries.add(backend, place, &tuple).map(|()| place),
-                None => Ok(place),
-            }
-        })
+        let (place, unchecked) =
+            self.inserting(table, |Target { backend, heap, author, entries, placed }| {
+                let place = heap.insert(backend, author, toasted.as_deref().unwrap_or(&tuple))?;
+                placed.inserted = 1;
+                let Some(mut entries) = entries else { return Ok((place, Vec::new())) };
+                entries.add(backend, place, &tuple)?;
+                Ok((place, entries.unchecked().to_vec()))
+            })?;
+        self.note_inserted(table, place, &tuple, &unchecked)?;
+        Ok(place)
     }
 
     /// Inserts into a table in the name of the running command.

@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Locks a sequence in a mode, and finds it again: it may have been changed meanwhile.
-    fn lock_sequence(
+    pub(super) fn lock_sequence(
         &mut self,
         core: &InDatabase,
         oid: Oid,
@@ -305,14 +305,16 @@ impl Session {
         })
     }
 
-    /// Drops a sequence. Its file is removed when the transaction has committed.
-    pub fn drop_sequence(&mut self, oid: Oid) -> Result<(), EngineError> {
+    /// Drops a sequence; with `cascade` the defaults that use it. Its file is removed when the
+    /// transaction has committed. Returns what went along, in words.
+    pub fn drop_sequence(&mut self, oid: Oid, cascade: bool) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
             let info = session.lock_sequence(core, oid, LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;
-            catalog::drop_sequence(&core.database, backend, tx, (oid, &info.name))?;
+            let of = (oid, info.name.as_str());
+            let dropped = catalog::drop_sequence(&core.database, backend, tx, of, cascade)?;
             session.note_temp_dropped(oid);
-            Ok(())
+            Ok(dropped.0)
         })
     }
 }

@@ -303,20 +303,37 @@ impl Session {
 
     /// Drops a table. Its file is removed when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
-        self.check_own(table)?;
+        self.drop_tables(&[Arc::new(table.clone())], false).map(drop)
+    }
+
+    /// Drops tables, which may refer to one another; with `cascade` also what depends on them:
+    /// foreign keys of other tables. Returns what goes along, in words.
+    pub fn drop_tables(
+        &mut self,
+        tables: &[Arc<Table>],
+        cascade: bool,
+    ) -> Result<Vec<String>, EngineError> {
+        tables.iter().try_for_each(|table| self.check_own(table))?;
         self.call(|session, core| {
             core.database.check_event_triggers()?;
-            session.lock_table(core, table, LockMode::AccessExclusive)?;
-            if let Some(toast) = table.toasting.relation {
-                let toast = session.toast_relation(core, toast)?;
-                session.lock_table(core, &toast, LockMode::AccessExclusive)?;
+            let mut gone = Vec::new();
+            for table in tables {
+                session.lock_table(core, table, LockMode::AccessExclusive)?;
+                if let Some(toast) = table.toasting.relation {
+                    let toast = session.toast_relation(core, toast)?;
+                    session.lock_table(core, &toast, LockMode::AccessExclusive)?;
+                }
+                gone.push(table.oid);
+                let owned = session.sequences_of(core, table.oid)?;
+                gone.extend(owned.into_iter().map(|(sequence, _)| sequence));
+                session.lock_what_goes(core, (table.oid, None))?;
             }
-            let owned = session.sequences_of(core, table.oid)?;
+            let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            forebay_catalog::drop_table(&core.database, backend, tx, table)?;
-            session.note_temp_dropped(table.oid);
-            owned.into_iter().for_each(|(sequence, _)| session.note_temp_dropped(sequence));
-            Ok(())
+            let how = (cascade, path);
+            let dropped = forebay_catalog::drop_tables(&core.database, backend, tx, tables, how)?;
+            gone.into_iter().for_each(|relation| session.note_temp_dropped(relation));
+            Ok(dropped.0)
         })
     }
 }

@@ -339,7 +339,7 @@ impl Statement<'_> {
     /// Inserts a row, and returns its place. The table must be locked in mode `RowExclusive`.
     pub fn insert_row(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         values: &[Datum<'_>],
     ) -> Result<ItemPointer, EngineError> {
         noting(self.failed, self.session.insert_row(table, values))

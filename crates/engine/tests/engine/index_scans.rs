@@ -192,6 +192,8 @@ fn refuses(session: &mut Session, table: &Arc<Table>) {
         Arc::new(TableIndex {
             name: index.name.clone(),
             columns: index.columns.clone(),
+            trees: Arc::clone(&index.trees),
+            computed: index.computed.clone(),
             shape: Arc::clone(&index.shape),
             known: Arc::clone(&index.known),
             shared: Arc::clone(&index.shared),

@@ -54,6 +54,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         },
         restore: restore_settings(s),
         on_fatal: Some(FatalAction::abort()),
+        index_compiler: Some(std::sync::Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()
     }
 }
@@ -354,7 +355,7 @@ mod tests {
     fn defaults_agree_with_the_engines_but_a_server_aborts() {
         let ours = engine_config(&ServerSettings::default());
         assert!(ours.on_fatal.is_some() && EngineConfig::default().on_fatal.is_none());
-        let ours = format!("{:?}", EngineConfig { on_fatal: None, ..ours });
+        let ours = format!("{:?}", EngineConfig { on_fatal: None, index_compiler: None, ..ours });
         assert_eq!(ours, format!("{:?}", EngineConfig::default()));
     }
 }

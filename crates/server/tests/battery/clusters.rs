@@ -148,7 +148,7 @@ const QUESTIONS: &[(&str, &str)] = &[
 const MADE: &str = "made";
 
 /// What psql prints, errors and notices included.
-fn told(mut psql: Command, database: &str, sql: &str) -> String {
+pub(super) fn told(mut psql: Command, database: &str, sql: &str) -> String {
     let output = psql.args(["-d", database, "-c", sql]).output().expect("psql");
     let (out, log) = (&output.stdout, &output.stderr);
     let log = String::from_utf8_lossy(log);

@@ -21,6 +21,9 @@
 //! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`clusters`]: databases, roles, schemas and comments as PostgreSQL makes them
+//! - [`ddl`]: statements that define and change tables, as PostgreSQL runs them
+//! - [`foreign_keys`]: foreign keys and deferrable keys, made by one server and enforced by the
+//!   other
 //! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
@@ -39,9 +42,11 @@ mod clusters;
 mod concurrently;
 mod crashes;
 mod damage;
+mod ddl;
 mod ddl_turns;
 mod exchange;
 mod forebay;
+mod foreign_keys;
 mod hot;
 mod io;
 mod isolation;

@@ -58,7 +58,7 @@ pub use function::{FunctionCall, is_row};
 pub use ident::{ident_name, qualified_name};
 pub use lists::is_ordered;
 pub use lookups::{Names, SearchPath};
-pub use names::column_name;
+pub use names::{column_name, figured_name};
 pub use params::ParamTypes;
 pub use place::start;
 pub use scope::{EXCLUDED, Scope, ScopeColumn};

@@ -10,6 +10,11 @@ pub fn column_name(names: &mut dyn Names, e: &ast::Expr) -> String {
     figure(names, e).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
+/// The same of an index's column. None: the expression suggests none.
+pub fn figured_name(names: &mut dyn Names, e: &ast::Expr) -> Option<String> {
+    figure(names, e).map(|(name, _)| name)
+}
+
 /// A name, and whether it is better than a type's or CASE's.
 fn figure(names: &mut dyn Names, e: &ast::Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));

@@ -7,6 +7,7 @@ use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
 use forebay_engine::nodes::Var;
 use forebay_types::{Oid, SqlType};
+use std::sync::Arc;
 
 /// The name of the row proposed for insertion, in ON CONFLICT DO UPDATE.
 pub const EXCLUDED: &str = "excluded";
@@ -58,6 +59,9 @@ pub struct Scope {
     pub columns: Vec<ScopeColumn>,
     /// The system columns, which `*` leaves out.
     pub system: Vec<ScopeColumn>,
+    /// The columns that are generated when they are read, by number, and what of (None: that is
+    /// stored out of line).
+    pub generated: Vec<(i16, Option<Arc<str>>)>,
     /// RETURNING: the names of two versions of the row, and where each begins in the row at hand.
     /// Names without a qualifier mean the first one.
     pub versions: Vec<(String, usize)>,
@@ -78,6 +82,9 @@ impl Scope {
             let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
             let collation = column.collation;
             scope.columns.push(ScopeColumn { name, ty, typmod, collation, attnum, index });
+            if column.generated == b'v' {
+                scope.generated.push((attnum, column.default.clone()));
+            }
         }
         for (index, column) in (table.columns.len()..).zip(SystemColumn::ALL) {
             let (name, ty, attnum) = (column.name().to_owned(), column.sql_type(), column.attnum());

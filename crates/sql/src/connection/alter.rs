@@ -13,6 +13,20 @@ fn done(tag: &str) -> Result<CommandTag> {
     Ok(CommandTag(tag.to_owned()))
 }
 
+/// Whether an action changes what rows are, or what holds for them: tables that inherit would
+/// follow.
+fn changes_rows(action: &AlterAction) -> bool {
+    !matches!(
+        action,
+        AlterAction::Parameters { .. }
+            | AlterAction::Owner(_)
+            | AlterAction::ReplicaIdentity(_)
+            | AlterAction::Cluster(_)
+            | AlterAction::ColumnStorage { .. }
+            | AlterAction::WithoutOids
+    )
+}
+
 impl Connection {
     /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
     pub(super) fn alter_table(
@@ -31,19 +45,27 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
-        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
-            return self.alter_name(&alter.table, rename);
+        match alter.actions.as_slice() {
+            [AlterAction::Rename(rename)] => return self.alter_name(&alter.table, rename),
+            [AlterAction::Schema(schema)] => {
+                self.move_table(&alter.table, schema)?;
+                return done("ALTER TABLE");
+            }
+            _ => {}
         }
         self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+        if alter.actions.iter().any(changes_rows) {
+            self.host.call(|session| session.check_alone(&table))?;
+        }
         for action in &alter.actions {
-            if let AlterAction::DropConstraint { name, if_exists } = action {
-                self.drop_constraint(&table, name, *if_exists, sink)?;
+            if let AlterAction::DropConstraint { name, if_exists, cascade } = action {
+                self.drop_constraint(&table, name, (*if_exists, *cascade), sink)?;
             }
         }
         let of = (table.oid, alter.actions.as_slice());
-        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
+        for pass in [Pass::Drop, Pass::Type, Pass::Add, Pass::Expression, Pass::NotNull] {
             self.alter_pass(pass, of, source, sink)?;
         }
         let keys = || {
@@ -62,11 +84,17 @@ impl Connection {
         }
         self.alter_pass(Pass::Conditions, of, source, sink)?;
         for action in &alter.actions {
+            if let AlterAction::AddForeignKey(key) = action {
+                self.add_foreign_key(table.oid, key, false)?;
+            }
+        }
+        for action in &alter.actions {
             if let AlterAction::ColumnStorage { column, compression, name } = action {
                 self.change_storage(&table, column, *compression, name)?;
             }
         }
         self.change_parameters(&table, &alter.actions)?;
+        self.alter_pass(Pass::Misc, of, source, sink)?;
         done("ALTER TABLE")
     }
 
@@ -77,9 +105,16 @@ impl Connection {
             (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
                 self.host.call(|session| session.rename_sequence(relation.oid, to))?;
             }
+            (Some(relation), RenameAction::Table(to)) if relation.kind == b'i' => {
+                let of = (name.schema.as_deref(), name.name.as_str());
+                self.host.call(|session| session.rename_index(of, to))?;
+            }
             _ => {
                 let table = self.table_to_index(name, LockMode::AccessExclusive)?;
                 self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+                if !matches!(rename, RenameAction::Table(_)) {
+                    self.host.call(|session| session.check_alone(&table))?;
+                }
                 self.rename(&table, rename)?;
             }
         }

@@ -1,19 +1,21 @@
 //! ALTER TABLE: columns, defaults, checks and names.
 //!
 //! As in PostgreSQL, the parts of a statement run in an order of their own: first what is dropped,
-//! then new columns, NOT NULL, keys, and at last checks and defaults. New columns with a value for
-//! each row of its own are filled by writing the rows anew, into new files.
+//! then types, new columns, NOT NULL, keys, checks and defaults, and at last the rest. New columns
+//! with a value for each row of its own are filled by writing the rows anew, into new files.
 
+use super::alter_identity::VIRTUAL_NOT_NULL;
 use super::indexes::distinct_keys;
+use super::objects::cascades;
 use super::sink::RowSink;
 use super::state::Connection;
 use super::table_columns::{ColumnSequence, NewParts};
 use crate::analyze::{Scope, SystemColumn};
 use crate::error::{Result, SqlError, state};
-use crate::exec::{Host, Loader, Row, RowStore, complete, eval};
+use crate::exec::eval;
 use crate::parse::{AlterAction, CheckClause, NewTableColumn, RenameAction, Source};
 use crate::plan::{Catalog, Expr, ParamTypes, Planner, StoredColumn, live_columns};
-use forebay_engine::{Column, Oid, Part, Table};
+use forebay_engine::{Column, Oid, Table};
 use forebay_types::Datum;
 use std::sync::Arc;
 
@@ -21,13 +23,17 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
     Drop,
+    Type,
     Add,
+    Expression,
     NotNull,
     Conditions,
+    Misc,
 }
 
 impl Connection {
-    /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement.
+    /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement, but
+    /// for those of types.
     pub(super) fn alter_pass(
         &mut self,
         pass: Pass,
@@ -35,6 +41,9 @@ impl Connection {
         source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
+        if pass == Pass::Type {
+            return self.alter_types(of.0, of.1, source);
+        }
         self.run_pass(pass, of, source, sink).map_err(SqlError::unplaced)
     }
 
@@ -47,8 +56,14 @@ impl Connection {
     ) -> Result<()> {
         for action in actions {
             match (pass, action) {
-                (Pass::Drop, AlterAction::DropColumn { column, if_exists }) => {
-                    self.drop_column(table, column, *if_exists, sink)?;
+                (Pass::Drop, AlterAction::DropColumn { column, if_exists, cascade }) => {
+                    self.drop_column(table, column, (*if_exists, *cascade), sink)?;
+                }
+                (Pass::Drop, AlterAction::DropIdentity { column, if_exists }) => {
+                    self.drop_identity(table, (column, *if_exists), sink)?;
+                }
+                (Pass::Drop, AlterAction::DropExpression { column, if_exists }) => {
+                    self.drop_expression(table, (column, *if_exists), sink)?;
                 }
                 (Pass::Drop, AlterAction::SetNotNull { column, on: false }) => {
                     self.drop_not_null(table, column)?;
@@ -59,8 +74,17 @@ impl Connection {
                 (Pass::Add, AlterAction::AddColumn { column, if_not_exists }) => {
                     self.add_column(table, column, *if_not_exists, source, sink)?;
                 }
+                (Pass::Expression, AlterAction::SetExpression { column, expr }) => {
+                    self.set_expression(table, (column, expr), source)?;
+                }
                 (Pass::NotNull, AlterAction::SetNotNull { column, on: true }) => {
                     self.set_not_null(table, column)?;
+                }
+                (Pass::NotNull, AlterAction::AddNotNull { name, column, valid }) => {
+                    self.add_not_null(table, column, (name.as_deref(), *valid))?;
+                }
+                (Pass::NotNull, AlterAction::SetIdentity { column, always, clauses }) => {
+                    self.change_identity(table, column, (*always, clauses))?;
                 }
                 (Pass::Conditions, AlterAction::AddCheck(check)) => {
                     self.add_check(table, check, source)?;
@@ -68,8 +92,18 @@ impl Connection {
                 (Pass::Conditions, AlterAction::SetDefault { column, default: Some(e) }) => {
                     self.set_column_default(table, column, Some(e), source)?;
                 }
-                (Pass::Conditions, AlterAction::Validate(name)) => {
+                (Pass::Conditions, AlterAction::AddIdentity { column, always, clauses }) => {
+                    self.add_identity(table, column, (*always, clauses))?;
+                }
+                (Pass::Misc, AlterAction::Validate(name)) => {
                     self.validate_constraint(table, name)?;
+                }
+                (Pass::Misc, AlterAction::Owner(owner)) => self.table_owner(table, owner)?,
+                (Pass::Misc, AlterAction::ReplicaIdentity(identity)) => {
+                    self.replica_identity(table, identity)?;
+                }
+                (Pass::Misc, AlterAction::Cluster(index)) => {
+                    self.cluster_on(table, index.as_deref())?;
                 }
                 _ => {}
             }
@@ -81,7 +115,7 @@ impl Connection {
         &mut self,
         table: Oid,
         name: &str,
-        if_exists: bool,
+        (if_exists, cascade): (bool, bool),
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let table = self.table_now(table)?;
@@ -98,7 +132,8 @@ impl Connection {
             return sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message));
         }
         let number = column_of(&table, name)?.attnum;
-        self.host.call(|session| session.drop_column(&table, number))
+        let told = self.host.call(|session| session.drop_column(&table, number, cascade))?;
+        cascades(sink, &told)
     }
 
     fn drop_not_null(&mut self, table: Oid, name: &str) -> Result<()> {
@@ -121,16 +156,19 @@ impl Connection {
             );
             SqlError::new(state::INTERNAL_ERROR, message)
         })?;
-        self.host.call(|session| session.drop_constraint(&table, &constraint))
+        self.host.call(|session| session.drop_constraint(&table, &constraint, false)).map(drop)
     }
 
     fn set_not_null(&mut self, table: Oid, name: &str) -> Result<()> {
         let table = self.table_now(table)?;
         let column = column_of(&table, name)?;
-        if column.not_null {
-            return Ok(());
-        }
         let number = column.attnum;
+        if column.generated == b'v' && !column.not_null {
+            return Err(SqlError::unsupported(VIRTUAL_NOT_NULL));
+        }
+        if column.not_null {
+            return self.validate_not_null(&table, None, [number].into_iter()).map(drop);
+        }
         self.host.call(|session| session.set_not_null(&table, number))
     }
 
@@ -147,7 +185,15 @@ impl Connection {
             let what = if column.is_identity { "an identity" } else { "a generated" };
             let message =
                 format!("column \"{name}\" of relation \"{}\" is {what} column", table.name);
-            return Err(SqlError::new(state::SYNTAX_ERROR, message));
+            let instead = match (column.is_identity, default) {
+                (true, None) => Some("DROP IDENTITY"),
+                (false, Some(_)) => Some("SET EXPRESSION"),
+                (false, None) if column.generated == b's' => Some("DROP EXPRESSION"),
+                _ => None,
+            };
+            let hint = |how| format!("Use ALTER TABLE ... ALTER COLUMN ... {how} instead.");
+            let error = SqlError::new(state::SYNTAX_ERROR, message);
+            return Err(error.explained(None::<String>, instead.map(hint)));
         }
         let of = StoredColumn { name, type_oid: column.type_oid, typmod: column.typmod };
         let mut params = ParamTypes::default();
@@ -171,7 +217,14 @@ impl Connection {
 
     fn validate_constraint(&mut self, table: Oid, name: &str) -> Result<()> {
         let table = self.table_now(table)?;
+        if self.validate_foreign_key(&table, name)? {
+            return Ok(());
+        }
         let Some(check) = table.checks.iter().find(|check| check.name == name) else {
+            let columns = live_columns(&table).filter(|c| c.not_null).map(|c| c.attnum);
+            if self.validate_not_null(&table, Some(name), columns)? {
+                return Ok(());
+            }
             if self.host.constraint_index(&table, name)?.is_some() {
                 let message = format!(
                     "constraint \"{name}\" of relation \"{}\" is not a foreign key, check, or \
@@ -194,28 +247,6 @@ impl Connection {
         let oid = check.oid;
         self.test_rows(table.oid, name, &Source::new("", None))?;
         self.host.call(|session| session.validate_constraint(&table, oid))
-    }
-
-    /// Tests a check, by its name, for all rows. 23514 if one breaks it.
-    fn test_rows(&mut self, table: Oid, name: &str, source: &Source) -> Result<()> {
-        let table = self.table_now(table)?;
-        let mut params = ParamTypes::default();
-        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
-        let rules = planner.row_rules(&table)?;
-        let check = rules.as_ref().and_then(|rules| {
-            rules.checks.iter().find(|(check, _)| check == name).map(|(_, check)| check)
-        });
-        let Some(check) = check else { return Ok(()) };
-        each_row(&mut self.host, &table, &mut |row, host| match eval(check, row, &[], host)? {
-            Datum::Bool(false) => {
-                let message = format!(
-                    "check constraint \"{name}\" of relation \"{}\" is violated by some row",
-                    table.name
-                );
-                Err(SqlError::new("23514", message))
-            }
-            _ => Ok(()),
-        })
     }
 
     fn add_column(
@@ -243,9 +274,9 @@ impl Connection {
         }
         let NewParts { mut def, sequence, changes } = self.new_column_parts(&table, new, source)?;
         let refuses_null = std::mem::replace(&mut def.not_null, false);
-        let filled = sequence.is_some() || def.generated != 0 || changes;
+        let filled = sequence.is_some() || def.generated == b's' || changes;
         let missing = match &def.default {
-            Some(_) if !filled => {
+            Some(_) if !filled && def.generated == 0 => {
                 let mut params = ParamTypes::default();
                 let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
                 let value = planner.value_of_default(&def)?;
@@ -267,7 +298,8 @@ impl Connection {
         for key in distinct_keys(&new.keys) {
             self.add_key(&table, &key)?;
         }
-        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))
+        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))?;
+        new.column.foreign_keys.iter().try_for_each(|key| self.add_foreign_key(oid, key, false))
     }
 
     /// Writes all rows of a table anew, with the values of a new column.
@@ -279,46 +311,22 @@ impl Connection {
         let place = place.ok_or_else(|| no_column(&table, ""))?;
         let column = live_columns(&table).nth(place).ok_or_else(|| no_column(&table, ""))?;
         let default: Expr = planner.default_of(&table, column)?;
-        let rules = planner.row_rules(&table)?;
-        let mut rows = RowStore::new(&self.host);
-        each_row(&mut self.host, &table, &mut |row, host| {
-            rows.push(Row { values: row, ctid: None }, host)
-        })?;
-        if rows.len() == 0 {
-            return Ok(());
-        }
-        rows.finish(&mut self.host)?;
-        self.host.call(|session| session.empty_to_rewrite(&table))?;
-        let table = self.table_now(table.oid)?;
-        let mut loader = Loader::new(&table);
-        let mut index = 0;
-        loop {
-            let found = rows.get(index, &mut self.host)?;
-            let Some(row) = found else { break };
-            let mut values: Vec<Datum<'static>> =
-                row.values.iter().map(|value| value.clone().into_owned()).collect();
-            index += 1;
-            let value = eval(&default, &[], &[], &mut self.host)?.into_owned();
+        self.rewrite_rows(&table, source, &mut |row, host| {
+            let mut values: Vec<Datum<'static>> = row.to_vec();
+            let value = eval(&default, &[], &[], host)?.into_owned();
             if let Some(slot) = values.get_mut(place) {
                 *slot = value;
             }
-            match &rules {
-                Some(rules) => {
-                    let values = complete(rules, &table, &values, &[], &mut self.host)?;
-                    loader.push(&values)?;
-                }
-                None => loader.push(&values)?,
-            }
-            if loader.is_full() {
-                loader.flush(&mut self.host)?;
-            }
-        }
-        loader.flush(&mut self.host)
+            Ok(values)
+        })
     }
 
     /// Runs ALTER TABLE ... RENAME of a table or a column.
     pub(super) fn rename(&mut self, table: &Arc<Table>, rename: &RenameAction) -> Result<()> {
         match rename {
+            RenameAction::Constraint { name, to } => {
+                self.host.call(|session| session.rename_constraint(table, name, to))
+            }
             RenameAction::Table(name) => {
                 self.host.call(|session| session.rename_table(table, name))
             }
@@ -348,42 +356,14 @@ impl Connection {
     }
 }
 
-/// Shows the values of the live columns of each row, none of them stored elsewhere.
-fn each_row(
-    host: &mut Host,
-    table: &Arc<Table>,
-    row: &mut dyn FnMut(&[Datum<'static>], &mut Host) -> Result<()>,
-) -> Result<()> {
-    let mut scan = host.call(|session| {
-        session.see_own_changes()?;
-        session.scan(table)
-    })?;
-    loop {
-        let values = host.call(|session| -> Result<_> {
-            let Some(found) = scan.next(session)? else { return Ok(None) };
-            let values: Vec<Datum<'static>> =
-                found.decode()?.into_iter().map(Datum::into_owned).collect();
-            Ok(Some(values))
-        })?;
-        let Some(values) = values else { return Ok(()) };
-        let mut live = Vec::with_capacity(values.len());
-        for (value, column) in values.into_iter().zip(&table.columns).filter(|(_, c)| !c.dropped) {
-            live.push(match value {
-                Datum::Toasted(_) => host.fetch_value(&value, column.repr, Part::Whole)?,
-                value => value,
-            });
-        }
-        row(&live, host)?;
-    }
-}
-
 /// The error of a name that no column has.
 fn no_column(table: &Table, name: &str) -> SqlError {
     let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
     SqlError::new(state::UNDEFINED_COLUMN, message)
 }
 
-fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
+/// The column of a name, which is no system column.
+pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
     match table.column(name) {
         Some((_, column)) => Ok(column),
         None if SystemColumn::named(name).is_some() => {

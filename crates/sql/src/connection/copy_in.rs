@@ -113,6 +113,7 @@ impl CopyIn {
         conn.guard(|conn| {
             self.parse(conn, |parser, take| parser.finish(take))?;
             self.flush(conn)?;
+            conn.fire_statement_events()?;
             if self.last {
                 conn.end_implicit()?;
             }

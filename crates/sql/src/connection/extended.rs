@@ -252,6 +252,7 @@ impl Connection {
                 found.put_back(run);
             }
             let executed = result?;
+            conn.fire_statement_events()?;
             if !ends_transaction(&prepared) {
                 conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
             }

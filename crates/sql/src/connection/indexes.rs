@@ -1,15 +1,16 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
 use super::lock::is_view;
+use super::objects::cascades;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
 use crate::analyze::{Names, collation_for};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex,
+    CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex, Source,
 };
-use crate::plan::{Catalog, SystemColumn};
+use crate::plan::{AnalyzedKey, Catalog, SystemColumn};
 use forebay_engine::{
     Column, ColumnStorage, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table,
     compression_code, index_parameters, storage_code, wrong_kind,
@@ -58,6 +59,7 @@ impl Connection {
     pub(super) fn create_index(
         &mut self,
         create: &CreateIndex,
+        source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("CREATE INDEX")?;
@@ -70,9 +72,11 @@ impl Connection {
         };
         self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
+        let keys = self.analyzed_keys(&create.index.keys, &table, source)?;
         let names = self.host.names();
-        let mut def = definition(&create.index, &create.method, &table, names)?;
+        let mut def = definition(&create.index, &create.method, (&table, &keys), names)?;
         def.unique = create.unique;
+        def.predicate = self.predicate(create, &table, source)?;
         if create.if_not_exists
             && let Some(name) = &def.name
             && self.relation_exists(&table.schema, name)?
@@ -307,16 +311,17 @@ impl Connection {
         &mut self,
         table: &Arc<Table>,
         name: &str,
-        if_exists: bool,
+        (if_exists, cascade): (bool, bool),
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let now = self.table_now(table.oid)?;
-        match self.host.call(|session| session.drop_constraint(&now, name)) {
+        match self.host.call(|session| session.drop_constraint(&now, name, cascade)) {
             Err(error) if if_exists && error.sqlstate == state::UNDEFINED_OBJECT => {
                 let message = format!("{}, skipping", error.message);
                 sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))
             }
-            other => other,
+            Err(error) => Err(error),
+            Ok(dropped) => cascades(sink, &dropped),
         }
     }
 
@@ -439,8 +444,15 @@ pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
 fn key_definition(key: &NewKey, table: &Table, names: &mut dyn Names) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
-    let def = definition(&key.index, "btree", table, names)?;
-    Ok(IndexDef { unique: true, constraint: Some(constraint_kind(key)), ..def })
+    let def = definition(&key.index, "btree", (table, &[]), names)?;
+    let (deferrable, deferred) = (key.deferrable, key.deferred);
+    Ok(IndexDef {
+        unique: true,
+        constraint: Some(constraint_kind(key)),
+        deferrable,
+        deferred,
+        ..def
+    })
 }
 
 fn constraint_kind(key: &NewKey) -> ConstraintKind {
@@ -451,7 +463,7 @@ fn constraint_kind(key: &NewKey) -> ConstraintKind {
 fn definition(
     index: &NewIndex,
     method: &str,
-    table: &Table,
+    (table, analyzed): (&Table, &[Option<AnalyzedKey>]),
     names: &mut dyn Names,
 ) -> Result<IndexDef> {
     let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
@@ -477,8 +489,13 @@ fn definition(
         deduplicate,
         ..IndexDef::default()
     };
+    let mut analyzed = analyzed.iter();
     for column in keys {
-        def.keys.push(key_of(column, table, names)?);
+        let analyzed = analyzed.next().and_then(Option::as_ref);
+        def.keys.push(key_of(column, (table, analyzed), names)?);
+        if let Some(AnalyzedKey::Expression(expression)) = analyzed {
+            def.expressions.push(expression.clone());
+        }
     }
     for column in included {
         let found = column_of(&column.name, table)?;
@@ -512,20 +529,40 @@ fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
     Err(SqlError::new(state::UNDEFINED_COLUMN, message))
 }
 
-fn key_of(key: &KeyColumn, table: &Table, names: &mut dyn Names) -> Result<IndexKey> {
-    let column = column_of(&key.name, table)?;
+fn key_of(
+    key: &KeyColumn,
+    (table, analyzed): (&Table, Option<&AnalyzedKey>),
+    names: &mut dyn Names,
+) -> Result<IndexKey> {
+    let (attnum, type_oid, own) = match analyzed {
+        None => {
+            let column = column_of(&key.name, table)?;
+            (column.attnum, column.type_oid, column.collation)
+        }
+        Some(AnalyzedKey::Column { number, collation }) => {
+            let column = table.columns.iter().find(|column| column.attnum == *number);
+            (*number, column.map_or(0, |column| column.type_oid), *collation)
+        }
+        Some(AnalyzedKey::Expression(expr)) => (0, expr.type_oid, expr.collation),
+    };
     let collation = match &key.collation {
-        None => None,
+        None => own,
         Some(QualifiedName { schema, name, .. }) => {
-            Some(collation_for(names, (schema.as_deref(), name), column.type_oid, 0)?)
+            collation_for(names, (schema.as_deref(), name), type_oid, 0)?
         }
     };
+    if collation == 0 && names.ty(type_oid)?.collation != 0 {
+        let message = "could not determine which collation to use for index expression";
+        let hint = "Use the COLLATE clause to set the collation explicitly.";
+        return Err(SqlError::new("42P22", message).hint(hint));
+    }
     if let Some(class) = &key.opclass {
-        check_class(class, column.type_oid)?;
+        check_class(class, type_oid)?;
     }
     let descending = key.descending.unwrap_or(false);
     let nulls_first = key.nulls_first.unwrap_or(descending);
-    Ok(IndexKey { attnum: column.attnum, collation, opclass: None, descending, nulls_first })
+    let collation = Some(collation);
+    Ok(IndexKey { attnum, collation, opclass: None, descending, nulls_first })
 }
 
 /// The name of the default operator class of a type's B-trees.

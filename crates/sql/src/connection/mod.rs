@@ -7,13 +7,17 @@
 //!   its transaction block
 //! - `explain.rs`: EXPLAIN
 //! - `indexes.rs`: CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables
+//! - `foreign_keys.rs`: adding foreign keys; `key_events.rs`: enforcing them, SET CONSTRAINTS
 //! - `parameters.rs`: SET and RESET of storage parameters
 //! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names
-//! - `table_columns.rs`: columns, defaults and checks of new tables
+//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
+//!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
+//!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
+//! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE
+//!   AS; `like.rs`: LIKE
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
@@ -35,6 +39,9 @@
 
 mod alter;
 mod alter_columns;
+mod alter_identity;
+mod alter_relation;
+mod alter_type;
 mod block;
 mod copy;
 mod copy_in;
@@ -42,8 +49,12 @@ mod declare;
 mod explain;
 mod extended;
 mod fetch;
+mod foreign_keys;
 mod held;
+mod index_keys;
 mod indexes;
+mod key_events;
+mod like;
 mod lock;
 mod objects;
 mod outcome;
@@ -52,6 +63,7 @@ mod passwords;
 mod portals;
 mod prepared;
 mod query_rows;
+mod rewrite;
 mod roles;
 mod run;
 mod savepoints;
@@ -60,6 +72,7 @@ mod sequences;
 mod sink;
 mod state;
 mod statement;
+mod table_as;
 mod table_columns;
 mod transaction;
 mod truncate;

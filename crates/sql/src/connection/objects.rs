@@ -255,7 +255,7 @@ pub(super) fn skipping(sink: &mut dyn RowSink, what: &str) -> Result<()> {
 }
 
 /// Tells what a DROP ... CASCADE has taken along.
-fn cascades(sink: &mut dyn RowSink, told: &[String]) -> Result<()> {
+pub(super) fn cascades(sink: &mut dyn RowSink, told: &[String]) -> Result<()> {
     const MOST: usize = 100;
     let notice = |message: String| SqlError::notice(state::SUCCESSFUL_COMPLETION, message);
     match told {

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{AlterAction, AlterTable};
+use crate::parse::{AlterAction, AlterTable, RenameAction};
 use forebay_engine::{ChangedParameters, LockMode, Table};
 
 /// The lock that ALTER TABLE takes. Storage parameters change while others read and write.
 pub(super) fn alter_mode(alter: &AlterTable) -> LockMode {
-    let is_weak = |action: &AlterAction| matches!(action, AlterAction::Parameters { .. });
-    match alter.actions.iter().all(is_weak) {
-        true => LockMode::ShareUpdateExclusive,
-        false => LockMode::AccessExclusive,
-    }
+    let mode = |action: &AlterAction| match action {
+        AlterAction::Parameters { .. } | AlterAction::Cluster(_) | AlterAction::Validate(_) => {
+            LockMode::ShareUpdateExclusive
+        }
+        AlterAction::AddForeignKey(_) => LockMode::ShareRowExclusive,
+        _ => LockMode::AccessExclusive,
+    };
+    alter.actions.iter().map(mode).max().unwrap_or(LockMode::AccessExclusive)
 }
 
 impl Connection {
@@ -44,10 +47,18 @@ impl Connection {
         let (schema, name) = (alter.table.schema.as_deref(), alter.table.name.as_str());
         self.check_index_not_in_use("ALTER INDEX", name)?;
         for action in &alter.actions {
-            let AlterAction::Parameters { given, reset } = action else { continue };
-            let change = ChangedParameters { given, reset: *reset };
             let of = (schema, name);
-            match self.host.call(|session| session.change_index_parameters(of, change)) {
+            let changed = match action {
+                AlterAction::Parameters { given, reset } => {
+                    let change = ChangedParameters { given, reset: *reset };
+                    self.host.call(|session| session.change_index_parameters(of, change))
+                }
+                AlterAction::Rename(RenameAction::Table(to)) => {
+                    self.host.call(|session| session.rename_index(of, to))
+                }
+                _ => continue,
+            };
+            match changed {
                 Err(error) if error.sqlstate == state::UNDEFINED_OBJECT && alter.if_exists => {
                     let message = format!("relation \"{name}\" does not exist, skipping");
                     sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;

@@ -106,6 +106,8 @@ impl Connection {
         let same = same
             && now.columns == table.columns
             && now.indexes.iter().map(state).eq(table.indexes.iter().map(state))
+            && now.checks == table.checks
+            && now.triggers == table.triggers
             && now.toasting == table.toasting
             && now.figures == table.figures;
         let Some(statistics) = table.statistics.get().filter(|_| same) else { return Ok(same) };

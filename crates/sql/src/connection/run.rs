@@ -58,6 +58,7 @@ impl Connection {
         if let Plan::Change(_) = &prepared.plan {
             // All rows are changed before the client hears of the first.
             cursor.open(&mut self.host)?;
+            self.fire_statement_events()?;
         }
         sink.columns(columns, &formats)?;
         let (rows, _) = run_cursor(&mut cursor, &mut self.host, columns, &formats, 0, sink)?;

@@ -43,6 +43,7 @@ impl Connection {
             match conn.run_simple(&statement, last, sink)? {
                 Executed::CopyIn(copy) => Ok(Step::CopyIn(copy)),
                 Executed::Completed(tag) => {
+                    conn.fire_statement_events()?;
                     // Nothing is acknowledged before it is durable.
                     if last {
                         conn.end_implicit()?;

@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP SEQUENCE; TRUNCATE ... RESTART IDENTITY.
 
 use super::lock::PG_TEMP;
+use super::objects::cascades;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
@@ -164,6 +165,13 @@ impl Connection {
             SequenceAction::SetLogged(logged) => {
                 self.host.call(|session| session.set_sequence_logged(oid, *logged))?;
             }
+            SequenceAction::Owner(owner) => {
+                let owner = self.named(owner);
+                self.host.call(|session| session.set_sequence_role(oid, &owner))?;
+            }
+            SequenceAction::Schema(schema) => {
+                self.host.call(|session| session.set_sequence_schema(oid, schema))?;
+            }
         }
         done("ALTER SEQUENCE")
     }
@@ -193,10 +201,13 @@ impl Connection {
                 }
             }
         }
+        let mut told = Vec::new();
         for relation in found {
             self.check_not_in_use("DROP SEQUENCE", relation.oid, &relation.name)?;
-            self.host.call(|session: &mut Session| session.drop_sequence(relation.oid))?;
+            let of = (relation.oid, drop.cascade);
+            told.extend(self.host.call(|session| session.drop_sequence(of.0, of.1))?);
         }
+        cascades(sink, &told)?;
         done("DROP SEQUENCE")
     }
 }

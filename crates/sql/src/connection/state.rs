@@ -2,6 +2,7 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
+use super::key_events::KeyPlans;
 use super::portals::Portals;
 use super::sink::RowSink;
 use super::statement::Prepared;
@@ -17,6 +18,8 @@ pub struct Connection {
     pub(super) portals: Portals,
     pub(super) prepared: Held<Arc<Prepared>>,
     pub(super) transaction: Transaction,
+    /// Statements that foreign keys run.
+    pub(super) key_plans: KeyPlans,
     /// The settings' change count when they were last handed to the engine's session.
     pub(super) settings_told: Option<u64>,
     /// FETCHes that run in one another: the portal of a FETCH can be fetched from.
@@ -34,6 +37,7 @@ impl Connection {
             portals: Portals::new(held::MOST),
             prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
+            key_plans: KeyPlans::default(),
             settings_told: None,
             fetches: 0,
             keeps_cancels: false,

@@ -8,6 +8,7 @@ use crate::analyze::{
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, QualifiedName, Source,
+    TypeName,
 };
 use crate::plan::{
     Catalog, ParamTypes, Planner, StoredColumn, live_columns, may_vary, nextval_default,
@@ -47,12 +48,21 @@ fn definitions(create: &CreateTable, names: &mut dyn Names) -> Result<Vec<Column
 
 /// The type of a new column: one whose values can be stored.
 fn column_type(column: &NewColumn, names: &mut dyn Names) -> Result<NamedType> {
-    let found = type_of_name(names, &column.ty)?;
-    let at = column.ty.position;
+    stored_type_of(&column.name, &column.ty, names)
+}
+
+/// The type that a column of that name is to have.
+pub(super) fn stored_type_of(
+    column: &str,
+    ty: &TypeName,
+    names: &mut dyn Names,
+) -> Result<NamedType> {
+    let found = type_of_name(names, ty)?;
+    let at = ty.position;
     let row = names.ty(found.oid)?;
     if row.kind == b'p' {
         let name = type_name(names, found.oid)?;
-        let message = format!("column \"{}\" has pseudo-type {name}", column.name);
+        let message = format!("column \"{column}\" has pseudo-type {name}");
         return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(at));
     }
     if SqlType::from_oid(found.oid).is_none() {

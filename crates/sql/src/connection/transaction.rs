@@ -23,6 +23,7 @@ fn needs_snapshot(kind: &Kind) -> bool {
             | Kind::Show(_)
             | Kind::Set { .. }
             | Kind::SetTransaction { .. }
+            | Kind::SetConstraints { .. }
             | Kind::Reset(_)
             | Kind::Lock(_)
             | Kind::Vacuum(_)
@@ -135,7 +136,7 @@ impl Connection {
     pub(super) fn end(&mut self, commit: bool) -> Result<()> {
         if commit
             && self.transaction.running
-            && let Err(error) = self.hold_cursors()
+            && let Err(error) = self.fire_deferred_events().and_then(|()| self.hold_cursors())
         {
             // The error is what is told.
             let _ = self.end(false);

@@ -1,7 +1,7 @@
 //! TRUNCATE.
 
 use super::lock::is_view;
-use super::sink::CommandTag;
+use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{QualifiedName, Truncate};
@@ -11,7 +11,11 @@ use std::sync::Arc;
 
 impl Connection {
     /// Empties tables. All are locked and checked before the first of them is emptied.
-    pub(super) fn truncate(&mut self, truncate: &Truncate) -> Result<CommandTag> {
+    pub(super) fn truncate(
+        &mut self,
+        truncate: &Truncate,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         self.check_writable("TRUNCATE TABLE")?;
         let mut tables: Vec<Arc<Table>> = Vec::with_capacity(truncate.names.len());
         for name in &truncate.names {
@@ -19,6 +23,10 @@ impl Connection {
             if !tables.iter().any(|other| other.oid == table.oid) {
                 tables.push(table);
             }
+        }
+        match truncate.cascade {
+            true => self.add_referring(&mut tables, sink)?,
+            false => self.refuse_referred(&tables)?,
         }
         if truncate.restart {
             for table in &tables {
@@ -29,6 +37,51 @@ impl Connection {
             self.host.call(|session| session.truncate(&table))?;
         }
         Ok(CommandTag("TRUNCATE TABLE".to_owned()))
+    }
+
+    /// Refuses tables to which others refer by foreign keys.
+    fn refuse_referred(&mut self, tables: &[Arc<Table>]) -> Result<()> {
+        for table in tables.iter().filter(|table| !table.triggers.is_empty()) {
+            let referring = self.host.call(|session| session.tables_referring_to(table))?;
+            let others = |oid: &Oid| tables.iter().all(|table| table.oid != *oid);
+            let Some(oid) = referring.into_iter().find(others) else { continue };
+            let name = self.host.table_by_oid(oid)?.map(|table| table.name.clone());
+            let (name, to) = (name.unwrap_or_else(|| oid.to_string()), &table.name);
+            let message = "cannot truncate a table referenced in a foreign key constraint";
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message)
+                .detail(format!("Table \"{name}\" references \"{to}\"."))
+                .hint(format!(
+                    "Truncate table \"{name}\" at the same time, or use TRUNCATE ... CASCADE."
+                )));
+        }
+        Ok(())
+    }
+
+    /// Adds the tables that refer to these by foreign keys, and those that refer to them.
+    fn add_referring(
+        &mut self,
+        tables: &mut Vec<Arc<Table>>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let mut place = 0;
+        while let Some(table) = tables.get(place).cloned() {
+            place += 1;
+            for oid in self.host.call(|session| session.tables_referring_to(&table))? {
+                if tables.iter().any(|table| table.oid == oid) {
+                    continue;
+                }
+                let mode = LockMode::AccessExclusive;
+                let found = self.host.call(|session| session.lock_table_by_oid(oid, mode))?;
+                let found = found.ok_or_else(|| {
+                    SqlError::unsupported("TRUNCATE ... CASCADE to a partitioned table")
+                })?;
+                let message = format!("truncate cascades to table \"{}\"", found.name);
+                sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                self.check_not_in_use("TRUNCATE", found.oid, &found.name)?;
+                tables.push(found);
+            }
+        }
+        Ok(())
     }
 
     /// Lets the sequences of a table's columns begin again.
@@ -70,7 +123,15 @@ impl Connection {
 
     /// Refuses what cannot be done to a table that a portal of the session reads.
     pub(super) fn check_not_in_use(&self, command: &str, table: Oid, name: &str) -> Result<()> {
-        if self.portals.read(table) { Err(in_use(command, name)) } else { Ok(()) }
+        if self.portals.read(table) {
+            return Err(in_use(command, name));
+        }
+        if self.host.session()?.has_key_events_of(table) {
+            let message =
+                format!("cannot {command} \"{name}\" because it has pending trigger events");
+            return Err(SqlError::new(state::OBJECT_IN_USE, message));
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
 use super::lock::PG_TEMP;
+use super::objects::cascades;
 use super::sequences::wrong_kind_to_drop;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
@@ -12,8 +13,9 @@ use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, 
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{EngineError, Session, storage_texts};
+use forebay_engine::{EngineError, Oid, Session, Table, storage_texts};
 use forebay_types::{Datum, SqlType};
+use std::sync::Arc;
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
@@ -44,8 +46,9 @@ impl Connection {
     ) -> Result<CommandTag> {
         match kind {
             Kind::CreateTable(create) => self.create_table(create, source, sink),
+            Kind::CreateTableAs(made) => self.create_table_as(made, source, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
-            Kind::CreateIndex(create) => self.create_index(create, sink),
+            Kind::CreateIndex(create) => self.create_index(create, source, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
             Kind::Reindex(reindex) => self.reindex(reindex, sink),
             Kind::AlterTable(alter) => self.alter_table(alter, source, sink),
@@ -64,6 +67,9 @@ impl Connection {
             Kind::SetTransaction { modes, session } => {
                 self.set_transaction(*modes, *session, sink)?;
                 tag("SET")
+            }
+            Kind::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred, sink)
             }
             Kind::Reset(Some(name)) => {
                 self.host.set(name, None, SetScope::Session)?;
@@ -86,7 +92,7 @@ impl Connection {
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
-            Kind::Truncate(truncate) => self.truncate(truncate),
+            Kind::Truncate(truncate) => self.truncate(truncate, sink),
             Kind::CreateSequence(create) => self.create_sequence(create, sink),
             Kind::AlterSequence(alter) => self.alter_sequence(alter, sink),
             Kind::DropSequence(drop) => self.drop_sequences(drop, sink),
@@ -135,6 +141,29 @@ impl Connection {
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("CREATE TABLE")?;
+        let place = self.place_of_new(create, sink)?;
+        let Some(temporary) = place else { return tag("CREATE TABLE") };
+        let (create, likes) = self.expand_like(create)?;
+        let schema = create.name.schema.as_deref();
+        let mut parts = self.table_parts(&create, (schema, temporary), source)?;
+        self.take_expressions(&mut parts, &likes)?;
+        let oid = self.make_table(&create, temporary, parts)?;
+        self.add_keys(oid, &create.keys)?;
+        self.follow_like(oid, &likes)?;
+        let of_columns = create.columns.iter().flat_map(|column| &column.foreign_keys);
+        for key in of_columns.chain(&create.foreign_keys) {
+            self.add_foreign_key(oid, key, true)?;
+        }
+        tag("CREATE TABLE")
+    }
+
+    /// Where a new table goes: whether it is temporary. None: there is a relation of its name, and
+    /// that is no error.
+    pub(super) fn place_of_new(
+        &mut self,
+        create: &CreateTable,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<bool>> {
         let QualifiedName { schema, name, position } = &create.name;
         if let Some(at) = create.global {
             let message = "GLOBAL is deprecated in temporary table creation";
@@ -170,9 +199,19 @@ impl Connection {
         if create.if_not_exists && target.is_some() && self.host.table(target, name)?.is_some() {
             let message = format!("relation \"{name}\" already exists, skipping");
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
-            return tag("CREATE TABLE");
+            return Ok(None);
         }
-        let parts = self.table_parts(create, (schema.as_deref(), temporary), source)?;
+        Ok(Some(temporary))
+    }
+
+    /// Makes a table of its parts. Returns its OID.
+    pub(super) fn make_table(
+        &mut self,
+        create: &CreateTable,
+        temporary: bool,
+        parts: TableParts,
+    ) -> Result<Oid> {
+        let QualifiedName { schema, name, .. } = &create.name;
         let TableParts { columns, checks, sequences } = parts;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
@@ -185,12 +224,12 @@ impl Connection {
         for ColumnSequence { sequence, column, identity } in sequences {
             self.host.call(|session| session.attach_sequence(sequence, (oid, column), identity))?;
         }
-        self.add_keys(oid, &create.keys)?;
-        tag("CREATE TABLE")
+        Ok(oid)
     }
 
     fn drop_tables(&mut self, drop: &DropStatement, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.check_writable("DROP TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
         for name in &drop.names {
             let found = self.lock_exclusively(name);
             let found = found.map_err(|error| no_table_but_index(error, &name.name))?;
@@ -215,7 +254,13 @@ impl Connection {
                 return Err(wrong_kind_to_drop(table.kind, &table.name, "a table"));
             }
             self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
-            self.host.call(|session| session.drop_table(&table))?;
+            if !tables.iter().any(|other| other.oid == table.oid) {
+                tables.push(table);
+            }
+        }
+        if !tables.is_empty() {
+            let dropped = self.host.call(|session| session.drop_tables(&tables, drop.cascade))?;
+            cascades(sink, &dropped)?;
         }
         tag("DROP TABLE")
     }

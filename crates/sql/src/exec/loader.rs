@@ -23,6 +23,13 @@ impl Loader {
         Loader { table: Arc::clone(table), batch: RowBatch::new(table), inserted: 0 }
     }
 
+    /// For a table whose own rows are written anew: nothing that keys have to look at.
+    pub fn rewriting(table: &Arc<Table>) -> Loader {
+        let mut loader = Loader::new(table);
+        loader.batch.leave_keys();
+        loader
+    }
+
     /// Freezes the rows when they are inserted.
     pub fn freeze(&mut self) {
         self.batch.freeze();

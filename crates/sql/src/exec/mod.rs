@@ -19,7 +19,8 @@
 //! - `measure.rs`: what operators do, for EXPLAIN ANALYZE
 //! - `cursors.rs`: the row that WHERE CURRENT OF means
 //! - `rowsets.rs`: functions whose result is a row, or several
-//! - `catalog.rs`: the catalogs, for the planner
+//! - `catalog.rs`: the catalogs, for the planner; `tree_names.rs`: for texts of stored trees
+//! - `index_expressions.rs`: expressions and predicates of indexes, for the engine
 //! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
 //!   transaction's modes
 
@@ -34,6 +35,7 @@ mod eval;
 mod functions;
 mod groups;
 mod host;
+mod index_expressions;
 mod index_scan;
 mod like;
 mod loader;
@@ -52,11 +54,13 @@ mod scan;
 mod sort;
 mod spill;
 mod store;
+mod tree_names;
 mod views;
 
 pub use cursor::Cursor;
 pub use eval::eval;
 pub use host::{Host, Identity};
+pub use index_expressions::Compiler;
 pub use loader::Loader;
 pub use measure::Measures;
 pub use row::{Flow, Row, Visit};

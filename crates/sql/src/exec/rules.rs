@@ -3,7 +3,7 @@
 use super::eval::{Params, eval};
 use super::host::Host;
 use super::loader::failing_row;
-use crate::error::{Result, SqlError};
+use crate::error::{ColumnName, Result, SqlError, state};
 use crate::plan::{RowRules, live_columns};
 use forebay_engine::{ObjectName, Part, Table};
 use forebay_types::Datum;
@@ -31,8 +31,14 @@ pub fn complete<'v>(
             }
         }
     }
-    if values.iter().zip(live_columns(table)).any(|(value, c)| value.is_null() && c.not_null) {
+    let stored = live_columns(table).map(|column| column.not_null && column.generated != b'v');
+    if values.iter().zip(stored).any(|(value, not_null)| value.is_null() && not_null) {
         return Ok(values);
+    }
+    for (place, expr) in &rules.not_null {
+        if eval(expr, &read, params, host)?.is_null() {
+            return Err(null_value(table, *place, &read, host)?);
+        }
     }
     for (name, check) in &rules.checks {
         if matches!(eval(check, &read, params, host)?, Datum::Bool(false)) {
@@ -58,13 +64,34 @@ fn fetched<'v>(
     Ok(values)
 }
 
-fn violated(table: &Table, check: &str, row: &[Datum<'_>], host: &mut Host) -> Result<SqlError> {
-    let mut row: Vec<Datum<'_>> = row.iter().map(Datum::reborrow).collect();
+/// The error of a row with a NULL in a column that is generated when it is read.
+fn null_value(table: &Table, place: usize, row: &[Datum<'_>], host: &mut Host) -> Result<SqlError> {
+    let (row, relation) = (whole(table, row, host)?, &table.name);
+    let column = live_columns(table).nth(place).map_or("", |column| column.name.as_str());
+    let message = format!(
+        "null value in column \"{column}\" of relation \"{relation}\" violates not-null constraint"
+    );
+    let error = SqlError::new(state::NOT_NULL_VIOLATION, message);
+    Ok(error.detail(failing_row(table, &row)?).column(ColumnName {
+        schema: table.schema.clone(),
+        table: relation.clone(),
+        column: column.to_owned(),
+    }))
+}
+
+/// A row with the values that are elsewhere.
+fn whole<'v>(table: &Table, row: &'v [Datum<'v>], host: &mut Host) -> Result<Vec<Datum<'v>>> {
+    let mut row: Vec<Datum<'v>> = row.iter().map(Datum::reborrow).collect();
     for (value, column) in row.iter_mut().zip(live_columns(table)) {
         if matches!(value, Datum::Toasted(_)) {
             *value = host.fetch_value(value, column.repr, Part::Whole)?;
         }
     }
+    Ok(row)
+}
+
+fn violated(table: &Table, check: &str, row: &[Datum<'_>], host: &mut Host) -> Result<SqlError> {
+    let row = whole(table, row, host)?;
     let relation = &table.name;
     let message =
         format!("new row for relation \"{relation}\" violates check constraint \"{check}\"");

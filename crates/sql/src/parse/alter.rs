@@ -1,12 +1,16 @@
-//! ALTER TABLE and ALTER INDEX, parsed by hand: keys are added and dropped, the storage of columns
-//! and storage parameters are changed.
+//! ALTER TABLE and ALTER INDEX, parsed by hand. `alter_column.rs` has what is done to a column.
 
-use super::column::{CheckClause, default_expr, table_check};
+use super::alter_column::alter_column;
+use super::column::{CheckClause, table_check};
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
+use super::objects::{RoleName, role};
 use super::options::storage_parameters;
-use super::table::{NewTableColumn, new_column, storage_name};
-use crate::error::{Result, SqlError};
+use super::sequence::SequenceClauses;
+use super::table::{NewTableColumn, new_column};
+use super::type_name::TypeName;
+use crate::error::{Result, SqlError, state};
 use forebay_engine::StorageParameter;
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
@@ -36,6 +40,26 @@ pub enum RenameAction {
         /// Its new name.
         to: String,
     },
+    /// A constraint.
+    Constraint {
+        /// Its name.
+        name: String,
+        /// Its new name.
+        to: String,
+    },
+}
+
+/// REPLICA IDENTITY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewReplicaIdentity {
+    /// DEFAULT
+    Default,
+    /// FULL
+    Full,
+    /// NOTHING
+    Nothing,
+    /// USING INDEX
+    Index(String),
 }
 
 /// An action of ALTER TABLE.
@@ -58,7 +82,11 @@ pub enum AlterAction {
         name: String,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE.
+        cascade: bool,
     },
+    /// ADD FOREIGN KEY.
+    AddForeignKey(NewForeignKey),
     /// ADD COLUMN.
     AddColumn {
         /// The column.
@@ -72,9 +100,82 @@ pub enum AlterAction {
         column: String,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE.
+        cascade: bool,
     },
     /// ADD CHECK.
     AddCheck(CheckClause),
+    /// ADD NOT NULL.
+    AddNotNull {
+        /// CONSTRAINT name.
+        name: Option<String>,
+        /// The column.
+        column: String,
+        /// It is not NOT VALID.
+        valid: bool,
+    },
+    /// ALTER COLUMN ... TYPE.
+    ColumnType {
+        /// The column.
+        column: String,
+        /// The type.
+        ty: Box<TypeName>,
+        /// COLLATE.
+        collation: Option<QualifiedName>,
+        /// USING.
+        using: Option<ast::Expr>,
+        /// Where the column's name stands.
+        position: u32,
+    },
+    /// ALTER COLUMN ... ADD GENERATED ... AS IDENTITY.
+    AddIdentity {
+        /// The column.
+        column: String,
+        /// ALWAYS.
+        always: bool,
+        /// The sequence's options.
+        clauses: SequenceClauses,
+    },
+    /// ALTER COLUMN ... SET GENERATED, SET and RESTART of an identity column.
+    SetIdentity {
+        /// The column.
+        column: String,
+        /// ALWAYS or BY DEFAULT.
+        always: Option<bool>,
+        /// The sequence's options.
+        clauses: SequenceClauses,
+    },
+    /// ALTER COLUMN ... DROP IDENTITY.
+    DropIdentity {
+        /// The column.
+        column: String,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// ALTER COLUMN ... SET EXPRESSION.
+    SetExpression {
+        /// The column.
+        column: String,
+        /// What it is generated of.
+        expr: ast::Expr,
+    },
+    /// ALTER COLUMN ... DROP EXPRESSION.
+    DropExpression {
+        /// The column.
+        column: String,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// OWNER TO.
+    Owner(RoleName),
+    /// SET SCHEMA, which is alone.
+    Schema(String),
+    /// REPLICA IDENTITY.
+    ReplicaIdentity(NewReplicaIdentity),
+    /// CLUSTER ON; None: SET WITHOUT CLUSTER.
+    Cluster(Option<String>),
+    /// SET WITHOUT OIDS, which does nothing.
+    WithoutOids,
     /// VALIDATE CONSTRAINT.
     Validate(String),
     /// ALTER COLUMN ... SET DEFAULT; None: DROP DEFAULT.
@@ -120,14 +221,25 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
         c.accept_token(&Token::Mul);
     }
     let mut actions = Vec::new();
-    if !of_index && c.accept("rename") {
-        actions.push(AlterAction::Rename(rename(c)?));
+    let alone = match c.peek_word().as_deref() {
+        Some("rename") => {
+            c.advance();
+            Some(AlterAction::Rename(rename(c, of_index)?))
+        }
+        Some("set") if !of_index && c.accept_all(&["set", "schema"]) => {
+            Some(AlterAction::Schema(c.name()?))
+        }
+        _ => None,
+    };
+    if let Some(action) = alone {
+        actions.push(action);
         c.expect_end()?;
         return Ok(AlterTable { of_index, table, if_exists, actions });
     }
     loop {
         let statement = if of_index { "ALTER INDEX" } else { "ALTER TABLE" };
-        actions.push(match parameters(c, statement)? {
+        let whole = if of_index { None } else { of_whole_table(c)? };
+        actions.push(match whole.map_or_else(|| parameters(c, statement), |w| Ok(Some(w)))? {
             Some(parameters) => parameters,
             None if of_index => return Err(not_supported(c, statement)),
             None => action(c, &table.name)?,
@@ -138,6 +250,52 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
     }
     c.expect_end()?;
     Ok(AlterTable { of_index, table, if_exists, actions })
+}
+
+/// What changes the table as a whole. None: it is another action.
+fn of_whole_table(c: &mut Cursor<'_>) -> Result<Option<AlterAction>> {
+    if c.accept_all(&["owner", "to"]) {
+        return Ok(Some(AlterAction::Owner(role(c)?)));
+    }
+    if c.accept_all(&["replica", "identity"]) {
+        return replica_identity(c).map(|identity| Some(AlterAction::ReplicaIdentity(identity)));
+    }
+    if c.accept_all(&["cluster", "on"]) {
+        return Ok(Some(AlterAction::Cluster(Some(c.name()?))));
+    }
+    if c.accept_all(&["set", "without", "cluster"]) {
+        return Ok(Some(AlterAction::Cluster(None)));
+    }
+    if c.accept_all(&["set", "without", "oids"]) {
+        return Ok(Some(AlterAction::WithoutOids));
+    }
+    for (words, what) in [
+        (&["set", "logged"][..], "SET LOGGED"),
+        (&["set", "unlogged"], "SET UNLOGGED"),
+        (&["set", "tablespace"], "SET TABLESPACE"),
+        (&["set", "access", "method"], "SET ACCESS METHOD"),
+        (&["alter", "constraint"], "ALTER CONSTRAINT"),
+    ] {
+        if c.accept_all(words) {
+            return Err(SqlError::unsupported(format!("ALTER TABLE ... {what}")));
+        }
+    }
+    Ok(None)
+}
+
+fn replica_identity(c: &mut Cursor<'_>) -> Result<NewReplicaIdentity> {
+    for (word, identity) in [
+        ("default", NewReplicaIdentity::Default),
+        ("full", NewReplicaIdentity::Full),
+        ("nothing", NewReplicaIdentity::Nothing),
+    ] {
+        if c.accept(word) {
+            return Ok(identity);
+        }
+    }
+    c.expect("using")?;
+    c.expect("index")?;
+    Ok(NewReplicaIdentity::Index(c.name()?))
 }
 
 /// SET or RESET of storage parameters. None: it is another action.
@@ -162,12 +320,17 @@ fn not_supported(c: &Cursor<'_>, statement: &str) -> SqlError {
 }
 
 /// What follows RENAME.
-fn rename(c: &mut Cursor<'_>) -> Result<RenameAction> {
+fn rename(c: &mut Cursor<'_>, of_index: bool) -> Result<RenameAction> {
     if c.accept("to") {
         return Ok(RenameAction::Table(c.name()?));
     }
+    if of_index {
+        return Err(c.error());
+    }
     if c.accept("constraint") {
-        return Err(SqlError::unsupported("ALTER TABLE ... RENAME CONSTRAINT"));
+        let name = c.name()?;
+        c.expect("to")?;
+        return Ok(RenameAction::Constraint { name, to: c.name()? });
     }
     c.accept("column");
     let column = c.name()?;
@@ -180,21 +343,50 @@ fn add(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if let Some(check) = table_check(c)? {
         return Ok(AlterAction::AddCheck(check));
     }
+    if let Some(not_null) = add_not_null(c)? {
+        return Ok(not_null);
+    }
+    if let Some(key) = table_foreign_key(c)? {
+        return Ok(AlterAction::AddForeignKey(key));
+    }
     if let Some(key) = table_key(c)? {
         return Ok(AlterAction::AddKey(key));
     }
-    for (word, what) in [
-        ("foreign", "a FOREIGN KEY constraint"),
-        ("exclude", "an EXCLUDE constraint"),
-        ("not", "ALTER TABLE ... ADD NOT NULL"),
-    ] {
-        if c.peek_word().as_deref() == Some(word) {
-            return Err(SqlError::unsupported(what));
-        }
+    if c.peek_word().as_deref() == Some("exclude") {
+        return Err(SqlError::unsupported("an EXCLUDE constraint"));
     }
     c.accept("column");
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
     Ok(AlterAction::AddColumn { column: Box::new(new_column(c, table)?), if_not_exists })
+}
+
+/// NOT NULL of a column, perhaps with a name, if it is next.
+fn add_not_null(c: &mut Cursor<'_>) -> Result<Option<AlterAction>> {
+    let mut ahead = c.clone();
+    let name = if ahead.accept("constraint") { Some(ahead.name()?) } else { None };
+    if !ahead.accept_all(&["not", "null"]) {
+        return Ok(None);
+    }
+    *c = ahead;
+    let (column, mut valid) = (c.name()?, true);
+    loop {
+        let position = c.position();
+        if c.accept_all(&["not", "valid"]) {
+            valid = false;
+        } else if c.accept_all(&["no", "inherit"]) {
+            return Err(SqlError::unsupported("NOT NULL NO INHERIT").at(position));
+        } else if c.accept("deferrable") || c.accept_all(&["initially", "deferred"]) {
+            let message = "NOT NULL constraints cannot be marked DEFERRABLE";
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
+        } else if c.accept_all(&["not", "enforced"]) {
+            let message = "NOT NULL constraints cannot be marked NOT ENFORCED";
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
+        } else if !c.accept_all(&["not", "deferrable"])
+            && !c.accept_all(&["initially", "immediate"])
+        {
+            return Ok(Some(AlterAction::AddNotNull { name, column, valid }));
+        }
+    }
 }
 
 fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
@@ -207,42 +399,24 @@ fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if c.accept_all(&["drop", "constraint"]) {
         let if_exists = c.accept_all(&["if", "exists"]);
         let name = c.name()?;
-        // Nothing depends on a key: there are no foreign keys.
-        let _ = c.accept("cascade") || c.accept("restrict");
-        return Ok(AlterAction::DropConstraint { name, if_exists });
+        let cascade = c.accept("cascade");
+        let _ = cascade || c.accept("restrict");
+        return Ok(AlterAction::DropConstraint { name, if_exists, cascade });
     }
     if c.accept("drop") {
         c.accept("column");
         let if_exists = c.accept_all(&["if", "exists"]);
         let column = c.name()?;
-        if c.accept("cascade") {
-            return Err(SqlError::unsupported("ALTER TABLE ... DROP COLUMN ... CASCADE"));
-        }
-        c.accept("restrict");
-        return Ok(AlterAction::DropColumn { column, if_exists });
+        let cascade = c.accept("cascade");
+        let _ = cascade || c.accept("restrict");
+        return Ok(AlterAction::DropColumn { column, if_exists, cascade });
     }
     if c.accept("alter") {
+        if c.peek_word().as_deref() == Some("constraint") {
+            return Err(SqlError::unsupported("ALTER TABLE ... ALTER CONSTRAINT"));
+        }
         c.accept("column");
-        let column = c.name()?;
-        if c.accept_all(&["set", "default"]) {
-            let default = Some(default_expr(c)?);
-            return Ok(AlterAction::SetDefault { column, default });
-        }
-        if c.accept_all(&["drop", "default"]) {
-            return Ok(AlterAction::SetDefault { column, default: None });
-        }
-        for (word, on) in [("set", true), ("drop", false)] {
-            if c.accept_all(&[word, "not", "null"]) {
-                return Ok(AlterAction::SetNotNull { column, on });
-            }
-        }
-        for (word, compression) in [("storage", false), ("compression", true)] {
-            if c.accept_all(&["set", word]) {
-                let name = storage_name(c)?;
-                return Ok(AlterAction::ColumnStorage { column, compression, name });
-            }
-        }
-        return Err(SqlError::unsupported("this form of ALTER TABLE ... ALTER COLUMN"));
+        return alter_column(c);
     }
     Err(not_supported(c, "ALTER TABLE"))
 }

@@ -1,9 +1,9 @@
 //! What follows the type of a column in CREATE TABLE, and CHECK constraints.
 
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::{NewForeignKey, column_foreign_key};
 use super::index::{NewKey, column_key};
 use super::queries::with_parser;
-use super::refuse::refuse;
 use super::sequence::{SequenceClauses, clauses};
 use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
@@ -43,6 +43,7 @@ pub(super) struct ColumnClauses {
     pub(super) not_null_name: Option<String>,
     /// COLLATE.
     pub(super) collation: Option<QualifiedName>,
+    pub(super) foreign_keys: Vec<NewForeignKey>,
     /// NULL.
     null: bool,
     primary: bool,
@@ -56,7 +57,7 @@ fn constraint_name(c: &mut Cursor<'_>) -> Result<Option<String>> {
     }
     let name = ahead.name()?;
     let next = ahead.peek_word();
-    let known = ["check", "not", "null", "default", "generated"];
+    let known = ["check", "not", "null", "default", "generated", "references"];
     if next.is_some_and(|next| known.contains(&next.as_str())) {
         *c = ahead;
         return Ok(Some(name));
@@ -89,16 +90,14 @@ pub(super) fn column_clauses(
                 let message = "multiple COLLATE clauses not allowed";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
             }
+        } else if let Some(key) = column_foreign_key(c, name.clone(), column)? {
+            found.foreign_keys.push(key);
         } else if let Some(check) = check(c, name)? {
             checks.push(check);
         } else if let Some(key) = column_key(c, column)? {
             found.primary |= key.primary;
             keys.push(key);
         } else if !value_clause(c, (column, table), &mut found)? {
-            refuse(c, |word| match word {
-                "references" => Some("a FOREIGN KEY constraint"),
-                _ => None,
-            })?;
             break;
         }
         let implied = serial || found.primary || found.values.identity.is_some();
@@ -164,7 +163,7 @@ fn value_clause(
 }
 
 /// The options of an identity column's sequence, in parentheses, if there are any.
-fn identity_options(c: &mut Cursor<'_>) -> Result<SequenceClauses> {
+pub(super) fn identity_options(c: &mut Cursor<'_>) -> Result<SequenceClauses> {
     if !c.accept_token(&Token::LParen) {
         return Ok(SequenceClauses::default());
     }

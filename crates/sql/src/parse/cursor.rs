@@ -178,6 +178,16 @@ impl<'a> Cursor<'a> {
         Ok((inner, self.tokens.get(self.next - 1)))
     }
 
+    /// The tokens up to where a copy of the cursor stands, which are taken, and what follows them.
+    pub fn up_to(
+        &mut self,
+        ahead: &Cursor<'a>,
+    ) -> (&'a [TokenWithSpan], Option<&'a TokenWithSpan>) {
+        let tokens = self.tokens.get(self.next..ahead.next).unwrap_or_default();
+        self.next = ahead.next;
+        (tokens, self.here().or(self.end))
+    }
+
     /// Where the tokens come from.
     pub fn source(&self) -> &'a Source {
         self.source

@@ -7,13 +7,16 @@
 //! - `WITH (OLD AS a, NEW AS b)` behind RETURNING
 //! - `WHERE CURRENT OF cursor`
 //! - `OVERRIDING SYSTEM VALUE` and `OVERRIDING USER VALUE` of INSERT
-//! - ON CONFLICT stays where it is; what sqlparser does not know of its target is refused
+//! - ON CONFLICT stays where it is; a target that is more than names of columns is taken out
 //! - `TABLE t` is `SELECT * FROM t`
 //! - `ONLY` before the table of UPDATE and DELETE: no table that is changed here has children
 
 use super::cursor::Cursor;
+use super::index::{KeyColumn, columns};
+use super::queries::with_parser;
 use super::source::Source;
 use crate::error::{Result, SqlError, state};
+use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use std::borrow::Cow;
@@ -27,8 +30,19 @@ pub struct Extras {
     pub current_of: Option<(String, u32)>,
     /// Where ON CONFLICT and its target begin, or 0.
     pub on_conflict: (u32, u32),
+    /// The target of ON CONFLICT, if it is more than names of columns.
+    pub target: Option<Box<ConflictTarget>>,
     /// OVERRIDING ... VALUE of INSERT.
     pub overriding: Option<Overriding>,
+}
+
+/// What the index of ON CONFLICT has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictTarget {
+    /// Its keys.
+    pub keys: Vec<KeyColumn>,
+    /// WHERE: what its predicate is implied by.
+    pub predicate: Option<ast::Expr>,
 }
 
 /// Which values of identity columns an INSERT takes.
@@ -130,7 +144,9 @@ pub(super) fn take_out<'t>(
                 continue;
             }
             if first.as_deref() == Some("insert") {
-                note_conflict(&c, &mut extras)?;
+                if note_conflict(&mut c, &mut extras, &mut out)? {
+                    continue;
+                }
             }
             if c.accept_all(&["returning", "with"]) {
                 out.push(token.clone());
@@ -155,47 +171,61 @@ fn overriding(c: &mut Cursor<'_>, extras: &mut Extras) -> bool {
     found.is_some()
 }
 
-/// Notes where ON CONFLICT stands, if it begins here.
-fn note_conflict(c: &Cursor<'_>, extras: &mut Extras) -> Result<()> {
+/// Notes where ON CONFLICT stands, if it begins here. True if it was taken, and its target is taken
+/// out.
+fn note_conflict(
+    c: &mut Cursor<'_>,
+    extras: &mut Extras,
+    out: &mut Vec<TokenWithSpan>,
+) -> Result<bool> {
     let mut ahead = c.clone();
     if !ahead.accept_all(&["on", "conflict"]) {
-        return Ok(());
+        return Ok(false);
     }
     extras.on_conflict = (c.position(), ahead.position());
-    check_conflict_target(ahead)
+    let (words, _) = c.clone().up_to(&ahead);
+    let Some(target) = conflict_target(&mut ahead)? else { return Ok(false) };
+    extras.target = Some(Box::new(target));
+    out.extend(words.iter().cloned());
+    *c = ahead;
+    Ok(true)
 }
 
-/// Refuses what may stand in the parentheses behind ON CONFLICT, or behind them, beside columns.
-fn check_conflict_target(mut c: Cursor<'_>) -> Result<()> {
-    let refused = |what: &str, c: &Cursor<'_>| {
-        Err(SqlError::unsupported(format!("{what} in ON CONFLICT")).at(c.position()))
-    };
+/// The target behind ON CONFLICT. None: sqlparser knows it, or tells what is wrong with it.
+fn conflict_target(c: &mut Cursor<'_>) -> Result<Option<ConflictTarget>> {
+    let position = c.position();
     if !c.accept_token(&Token::LParen) {
-        return Ok(());
+        return Ok(None);
     }
-    loop {
-        match c.peek() {
-            Some(Token::Word(_)) => {}
-            Some(Token::LParen) => return refused("an expression", &c),
-            _ => return Ok(()),
-        }
-        c.advance();
-        if c.peek_word().as_deref() == Some("collate") {
-            return refused("COLLATE", &c);
-        }
-        match c.peek() {
-            Some(Token::Word(_)) => return refused("an operator class", &c),
-            Some(Token::LParen) => return refused("an expression", &c),
-            _ => {}
-        }
-        if !c.accept_token(&Token::Comma) {
-            break;
-        }
+    let keys = match columns(c, None) {
+        Ok(keys) => keys,
+        Err(error) if error.sqlstate == state::SYNTAX_ERROR => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    for key in &keys {
+        let what = match key {
+            KeyColumn { collation: Some(_), .. } => "COLLATE in ON CONFLICT",
+            KeyColumn { opclass: Some(_), .. } => "an operator class in ON CONFLICT",
+            KeyColumn { descending: Some(_), .. } => {
+                let message = "ASC/DESC is not allowed in ON CONFLICT clause";
+                return Err(SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position));
+            }
+            KeyColumn { nulls_first: Some(_), .. } => {
+                let message = "NULLS FIRST/LAST is not allowed in ON CONFLICT clause";
+                return Err(SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position));
+            }
+            _ => continue,
+        };
+        return Err(SqlError::unsupported(what).at(position));
     }
-    if c.accept_token(&Token::RParen) && c.peek_word().as_deref() == Some("where") {
-        return refused("a predicate", &c);
+    let mut predicate = None;
+    if c.accept("where") {
+        let (tokens, end) = c.until_word(|word, _| word == "do");
+        let (expr, _) = with_parser(tokens, end, c.source(), |parser| parser.parse_expr())?;
+        predicate = Some(expr);
     }
-    Ok(())
+    let simple = predicate.is_none() && keys.iter().all(|key| key.expr.is_none());
+    Ok((!simple).then_some(ConflictTarget { keys, predicate }))
 }
 
 /// The name behind CURRENT OF, and where it stands. Only RETURNING may follow.

@@ -1,10 +1,14 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables (PRIMARY KEY, UNIQUE), parsed by hand.
 
+use super::column::parenthesized_expr;
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::attributes;
 use super::options::storage_parameters;
+use super::queries::with_parser;
 use super::vacuum::{boolean, parenthesized, unrecognized, value};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::StorageParameter;
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 /// What CREATE INDEX and a key say of an index.
@@ -25,8 +29,10 @@ pub struct NewIndex {
 /// A column of a new index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
-    /// Its name.
+    /// Its name; that of an expression is empty.
     pub name: String,
+    /// The expression that it is.
+    pub expr: Option<ast::Expr>,
     /// COLLATE.
     pub collation: Option<QualifiedName>,
     /// Its operator class.
@@ -41,7 +47,7 @@ impl KeyColumn {
     /// A column in its default order.
     fn named(name: String) -> KeyColumn {
         let (collation, opclass) = (None, None);
-        KeyColumn { name, collation, opclass, descending: None, nulls_first: None }
+        KeyColumn { name, expr: None, collation, opclass, descending: None, nulls_first: None }
     }
 }
 
@@ -60,6 +66,8 @@ pub struct CreateIndex {
     pub table: QualifiedName,
     /// The access method.
     pub method: String,
+    /// WHERE: the rows that it has.
+    pub predicate: Option<ast::Expr>,
 }
 
 /// PRIMARY KEY or UNIQUE of a table.
@@ -71,6 +79,10 @@ pub struct NewKey {
     pub index: NewIndex,
     /// USING INDEX: the index that it gets, which has its own columns.
     pub existing: Option<String>,
+    /// DEFERRABLE.
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
     /// Where it stands.
     pub position: u32,
 }
@@ -99,26 +111,27 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     let table = c.qualified_name()?;
     let method = if c.accept("using") { c.name()? } else { "btree".to_owned() };
     c.expect_token(&Token::LParen)?;
-    let keys = columns(c, "an expression in an index is not supported")?;
+    let keys = columns(c, None)?;
     let included = included(c)?;
     let nulls_not_distinct = nulls_not_distinct(c)?;
     let parameters = parameters(c)?;
     if c.accept("tablespace") {
         tablespace(c)?;
     }
+    let mut predicate = None;
     if c.accept("where") {
-        if c.at_end() {
-            return Err(c.error());
-        }
-        return Err(SqlError::unsupported("a partial index"));
+        let (tokens, end) = c.rest();
+        let (expr, _) = with_parser(tokens, end, c.source(), |parser| parser.parse_expr())?;
+        predicate = Some(expr);
     }
     c.expect_end()?;
     let index = NewIndex { name, keys, included, nulls_not_distinct, parameters };
-    Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method })
+    Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method, predicate })
 }
 
-/// The columns behind an opening parenthesis, up to the closing one. Expressions are refused.
-fn columns(c: &mut Cursor<'_>, no_expressions: &str) -> Result<Vec<KeyColumn>> {
+/// The columns behind an opening parenthesis, up to the closing one. Expressions are refused with
+/// this message, if there is one.
+pub(super) fn columns(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<Vec<KeyColumn>> {
     let mut columns = Vec::new();
     loop {
         columns.push(column(c, no_expressions)?);
@@ -129,14 +142,17 @@ fn columns(c: &mut Cursor<'_>, no_expressions: &str) -> Result<Vec<KeyColumn>> {
     }
 }
 
-fn column(c: &mut Cursor<'_>, no_expressions: &str) -> Result<KeyColumn> {
-    let expression = || SqlError::new(state::FEATURE_NOT_SUPPORTED, no_expressions);
-    if c.peek() == Some(&Token::LParen) {
-        return Err(expression());
-    }
-    let mut column = KeyColumn::named(c.name()?);
-    if matches!(c.peek(), Some(Token::LParen | Token::Period)) {
-        return Err(expression());
+fn column(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<KeyColumn> {
+    let expr = match c.peek() {
+        Some(Token::LParen) => Some(parenthesized_expr(c)?),
+        _ => call(c)?,
+    };
+    let mut column = match expr {
+        None => KeyColumn::named(c.name()?),
+        Some(expr) => KeyColumn { expr: Some(expr), ..KeyColumn::named(String::new()) },
+    };
+    if let (Some(message), Some(_)) = (no_expressions, &column.expr) {
+        return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
     }
     if c.accept("collate") {
         column.collation = Some(c.qualified_name()?);
@@ -164,13 +180,31 @@ fn column(c: &mut Cursor<'_>, no_expressions: &str) -> Result<KeyColumn> {
     Ok(column)
 }
 
+/// A call of a function, if one is next.
+fn call(c: &mut Cursor<'_>) -> Result<Option<ast::Expr>> {
+    let mut ahead = c.clone();
+    while matches!(ahead.peek(), Some(Token::Word(_))) {
+        ahead.advance();
+        if ahead.accept_token(&Token::LParen) {
+            ahead.until_closing()?;
+            let (tokens, end) = c.up_to(&ahead);
+            let parsed = with_parser(tokens, end, c.source(), |parser| parser.parse_expr());
+            return parsed.map(|(expr, _)| Some(expr));
+        }
+        if !ahead.accept_token(&Token::Period) {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// INCLUDE (...), if it is next.
 fn included(c: &mut Cursor<'_>) -> Result<Vec<KeyColumn>> {
     if !c.accept("include") {
         return Ok(Vec::new());
     }
     c.expect_token(&Token::LParen)?;
-    columns(c, "expressions are not supported in included columns")
+    columns(c, Some("expressions are not supported in included columns"))
 }
 
 /// NULLS [NOT] DISTINCT, if it is next.
@@ -206,7 +240,11 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     if !key.index.nulls_not_distinct && c.accept_all(&["using", "index"]) {
         key.existing = Some(c.name()?);
-        attributes(c)?;
+        key_attributes(c, &mut key, false)?;
+        if key.deferrable {
+            let what = "a deferrable constraint USING INDEX";
+            return Err(SqlError::unsupported(what).at(key.position));
+        }
         return Ok(Some(key));
     }
     let names = c.optional_names()?.ok_or_else(|| c.error())?;
@@ -215,7 +253,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
         let names = c.optional_names()?.ok_or_else(|| c.error())?;
         key.index.included = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
     }
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, false)?;
     Ok(Some(key))
 }
 
@@ -223,7 +261,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
 pub(super) fn column_key(c: &mut Cursor<'_>, column: &str) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     key.index.keys = vec![KeyColumn::named(column.to_owned())];
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, true)?;
     Ok(Some(key))
 }
 
@@ -242,31 +280,32 @@ fn key_start(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     }
     let mut index = NewIndex { name, ..NewIndex::default() };
     index.nulls_not_distinct = !primary && nulls_not_distinct(c)?;
-    Ok(Some(NewKey { primary, index, existing: None, position }))
+    let (deferrable, deferred) = (false, false);
+    Ok(Some(NewKey { primary, index, existing: None, deferrable, deferred, position }))
 }
 
-fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
+fn key_end(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
     key.index.parameters = parameters(c)?;
     if c.accept_all(&["using", "index"]) {
         c.expect("tablespace")?;
         tablespace(c)?;
     }
-    attributes(c)
+    key_attributes(c, key, of_column)
 }
 
-/// DEFERRABLE and INITIALLY, if they are next.
-fn attributes(c: &mut Cursor<'_>) -> Result<()> {
-    loop {
-        let position = c.position();
-        if c.accept("deferrable") || c.accept_all(&["initially", "deferred"]) {
-            return Err(SqlError::unsupported("a deferrable constraint").at(position));
-        }
-        let plain =
-            c.accept_all(&["not", "deferrable"]) || c.accept_all(&["initially", "immediate"]);
-        if !plain {
-            return Ok(());
+/// What follows a key. It always holds.
+fn key_attributes(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
+    let position = c.position();
+    let found = attributes(c, of_column)?;
+    (key.deferrable, key.deferred) = (found.deferrable, found.deferred);
+    let kind = if key.primary { "PRIMARY KEY" } else { "UNIQUE" };
+    for (given, what) in [(found.not_valid, "NOT VALID"), (found.not_enforced, "NOT ENFORCED")] {
+        if given {
+            let message = format!("{kind} constraints cannot be marked {what}");
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
         }
     }
+    Ok(())
 }
 
 /// REINDEX.

@@ -11,10 +11,13 @@
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `setting.rs`: a setting with its value
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `table_as.rs`: CREATE TABLE AS, SELECT INTO;
+//!   `like.rs`: LIKE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
-//! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
+//! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
+//! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
+//!   `alter_column.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
@@ -27,6 +30,7 @@
 //! know.
 
 mod alter;
+mod alter_column;
 mod column;
 mod copy;
 pub mod cursor;
@@ -34,7 +38,9 @@ mod depth;
 mod drop;
 mod explain;
 mod extras;
+mod foreign_key;
 mod index;
+mod like;
 mod objects;
 mod options;
 mod portals;
@@ -46,6 +52,7 @@ mod size;
 pub mod source;
 mod statement;
 mod table;
+mod table_as;
 mod transaction;
 mod truncate;
 mod type_name;
@@ -53,14 +60,16 @@ mod utility;
 mod vacuum;
 mod watched;
 
-pub use alter::{AlterAction, AlterTable, RenameAction};
+pub use alter::{AlterAction, AlterTable, NewReplicaIdentity, RenameAction};
 pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use drop::DropStatement;
-pub use extras::{Extras, Overriding, VersionNames};
+pub use extras::{ConflictTarget, Extras, Overriding, VersionNames};
+pub use foreign_key::NewForeignKey;
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
+pub use like::{LikeClause, LikeOptions};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
 pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
@@ -70,6 +79,7 @@ pub use statement::{
     Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
 pub use table::{CreateTable, NewColumn, NewTableColumn};
+pub use table_as::CreateTableAs;
 pub use type_name::{TypeName, interval_fields};
 pub use vacuum::Vacuum;
 
@@ -108,6 +118,25 @@ pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Sta
         rest = rest.get(statement.len() + 1..).unwrap_or_default();
     }
     Ok(statements)
+}
+
+/// Parses an expression that the server has printed, with the text that its places are in.
+pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
+    let source = Source::new(text, None);
+    let tokens = source.tokenize()?;
+    depth::check(&tokens)?;
+    let (expr, _) = queries::with_parser(&tokens, None, &source, |p| p.parse_expr())?;
+    Ok((expr, source))
+}
+
+/// Parses a column of CREATE TABLE that the server has printed.
+pub fn new_column_of(text: &str) -> Result<NewColumn> {
+    let source = Source::new(text, None);
+    let tokens = source.tokenize()?;
+    let mut cursor = Cursor::new(&tokens, None, &source);
+    let new = table::new_column(&mut cursor, "")?;
+    cursor.expect_end()?;
+    Ok(new.column)
 }
 
 fn parse_statement(
@@ -177,7 +206,7 @@ fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     }
     match c.peek_word().as_deref() {
         Some("index" | "unique") => index::parse_create(c).map(|i| Kind::CreateIndex(Box::new(i))),
-        _ => table::create_table(c).map(|t| Kind::CreateTable(Box::new(t))),
+        _ => table::create_table(c),
     }
 }
 
@@ -197,7 +226,13 @@ fn parse_query_or_change(
 ) -> Result<Kind> {
     let (statement, extras) = queries::with_parser(tokens, end, source, |p| p.parse_statement())?;
     match statement {
-        ast::Statement::Query(query) => Ok(Kind::Query(query)),
+        ast::Statement::Query(mut query) => {
+            let into = table_as::select_into(&mut query, |at| source.position(at))?;
+            let Some(create) = into else { return Ok(Kind::Query(query)) };
+            let (names, with_data) = (Vec::new(), true);
+            let made = CreateTableAs { create, names, query, with_data, into: true };
+            Ok(Kind::CreateTableAs(Box::new(made)))
+        }
         ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert), extras)),
         ast::Statement::Update(update) => Ok(Kind::Update(Box::new(update), extras)),
         ast::Statement::Delete(delete) => Ok(Kind::Delete(Box::new(delete), extras)),

@@ -423,7 +423,7 @@ fn options(c: &mut Cursor<'_>) -> Result<Vec<GivenOption>> {
 }
 
 /// A role: a name, CURRENT_USER and the like.
-fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
+pub(super) fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
     match c.peek_word().as_deref() {
         Some("current_user" | "current_role" | "session_user") => {
             c.advance();

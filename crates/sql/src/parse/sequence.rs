@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
+use super::objects::{RoleName, role};
 use super::type_name::type_name;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{SequenceOptions, SequencePersistence};
@@ -53,6 +54,10 @@ pub enum SequenceAction {
     Rename(String),
     /// SET LOGGED, SET UNLOGGED
     SetLogged(bool),
+    /// OWNER TO
+    Owner(RoleName),
+    /// SET SCHEMA
+    Schema(String),
 }
 
 /// ALTER SEQUENCE.
@@ -108,10 +113,10 @@ pub(super) fn alter(c: &mut Cursor<'_>) -> Result<AlterSequence> {
         SequenceAction::SetLogged(true)
     } else if c.accept_all(&["set", "unlogged"]) {
         SequenceAction::SetLogged(false)
-    } else if c.accept_all(&["set", "schema"]) {
-        return Err(SqlError::unsupported("ALTER SEQUENCE ... SET SCHEMA"));
     } else if c.accept_all(&["owner", "to"]) {
-        return Err(SqlError::unsupported("ALTER SEQUENCE ... OWNER TO"));
+        SequenceAction::Owner(role(c)?)
+    } else if c.accept_all(&["set", "schema"]) {
+        SequenceAction::Schema(c.name()?)
     } else if c.at_end() {
         return Err(c.error());
     } else {
@@ -154,7 +159,8 @@ fn once<T>(slot: &mut Option<T>, value: T, position: u32) -> Result<()> {
     }
 }
 
-fn clause(c: &mut Cursor<'_>, clauses: &mut SequenceClauses) -> Result<()> {
+/// One clause.
+pub(super) fn clause(c: &mut Cursor<'_>, clauses: &mut SequenceClauses) -> Result<()> {
     let SequenceClauses { options, owned_by } = clauses;
     let at = c.position();
     if c.accept("as") {

@@ -11,6 +11,7 @@ use super::portals::{Declare, Fetch};
 use super::sequence::{AlterSequence, CreateSequence};
 use super::source::Source;
 use super::table::CreateTable;
+use super::table_as::CreateTableAs;
 use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
@@ -26,6 +27,8 @@ pub enum Kind {
     Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
+    /// CREATE TABLE AS, SELECT INTO.
+    CreateTableAs(Box<CreateTableAs>),
     /// DROP TABLE.
     DropTable(DropStatement),
     /// CREATE INDEX.
@@ -61,6 +64,13 @@ pub enum Kind {
         modes: Modes,
         /// For the session, not only this transaction.
         session: bool,
+    },
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// The constraints. None: ALL.
+        names: Option<Vec<QualifiedName>>,
+        /// DEFERRED, not IMMEDIATE.
+        deferred: bool,
     },
     /// RESET; None is ALL.
     Reset(Option<String>),
@@ -101,6 +111,8 @@ pub struct Truncate {
     pub names: Vec<QualifiedName>,
     /// RESTART IDENTITY.
     pub restart: bool,
+    /// CASCADE.
+    pub cascade: bool,
 }
 
 /// EXPLAIN.

@@ -6,9 +6,13 @@ use super::column::{
 };
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
+use super::like::{LikeClause, like};
 use super::options::storage_parameters;
 use super::refuse::refuse;
+use super::statement::Kind;
+use super::table_as::{is_table_as, plain_names, table_as};
 use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{OnCommit, StorageParameter};
@@ -29,6 +33,8 @@ pub struct NewColumn {
     pub not_null_name: Option<String>,
     /// DEFAULT and GENERATED.
     pub values: ColumnValues,
+    /// REFERENCES.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// STORAGE, if it was given.
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
@@ -68,6 +74,10 @@ pub struct CreateTable {
     pub keys: Vec<NewKey>,
     /// Its checks, in the order in which they were written.
     pub checks: Vec<CheckClause>,
+    /// LIKE, in the order in which they were written.
+    pub likes: Vec<LikeClause>,
+    /// FOREIGN KEY of the table, without those of its columns.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
@@ -81,7 +91,27 @@ pub struct CreateTable {
 /// Columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
-pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
+impl CreateTable {
+    /// A table without columns.
+    pub(super) fn named(name: QualifiedName, temporary: bool) -> CreateTable {
+        CreateTable {
+            name,
+            if_not_exists: false,
+            columns: Vec::new(),
+            foreign_keys: Vec::new(),
+            keys: Vec::new(),
+            checks: Vec::new(),
+            likes: Vec::new(),
+            parameters: Vec::new(),
+            temporary,
+            global: None,
+            on_commit: None,
+        }
+    }
+}
+
+/// CREATE TABLE, by its elements or by a query.
+pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<Kind> {
     if c.accept("unlogged") {
         return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
     }
@@ -97,27 +127,22 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
     }
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
     let name = c.qualified_name()?;
-    if c.accept("as") {
-        return Err(SqlError::unsupported("CREATE TABLE AS"));
+    let create = CreateTable { if_not_exists, global, ..CreateTable::named(name, temporary) };
+    let names = plain_names(c);
+    if names.is_some() || is_table_as(c) {
+        let made = table_as(c, create, names.unwrap_or_default())?;
+        return Ok(Kind::CreateTableAs(Box::new(made)));
     }
     if c.accept("of") || c.accept("partition") {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let Elements { columns, keys, checks } = elements(c, &name.name)?;
+    let Elements { columns, keys, checks, likes, foreign_keys } = elements(c, &create.name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    Ok(CreateTable {
-        name,
-        if_not_exists,
-        columns,
-        keys,
-        checks,
-        parameters,
-        temporary,
-        global,
-        on_commit,
-    })
+    let create =
+        CreateTable { columns, keys, checks, likes, foreign_keys, parameters, on_commit, ..create };
+    Ok(Kind::CreateTable(Box::new(create)))
 }
 
 /// What a table is made of.
@@ -126,6 +151,8 @@ struct Elements {
     columns: Vec<NewColumn>,
     keys: Vec<NewKey>,
     checks: Vec<CheckClause>,
+    likes: Vec<LikeClause>,
+    foreign_keys: Vec<NewForeignKey>,
 }
 
 /// The columns and constraints of a table, up to the closing parenthesis.
@@ -135,10 +162,13 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
         return Ok(elements);
     }
     loop {
-        let Elements { columns, keys, checks } = &mut elements;
-        let check = table_check(c)?;
-        let is_check = check.is_some();
+        let Elements { columns, keys, checks, likes, foreign_keys } = &mut elements;
+        let (check, other) = (table_check(c)?, like(c, columns.len())?);
+        let foreign_key = table_foreign_key(c)?;
+        let is_check = check.is_some() || other.is_some() || foreign_key.is_some();
         checks.extend(check);
+        likes.extend(other);
+        foreign_keys.extend(foreign_key);
         match if is_check { None } else { table_key(c)? } {
             None if is_check => {}
             Some(NewKey { existing: Some(_), position, .. }) => {
@@ -167,7 +197,9 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
 }
 
 /// What may follow the column list.
-fn table_options(c: &mut Cursor<'_>) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
+pub(super) fn table_options(
+    c: &mut Cursor<'_>,
+) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
     refuse_options(c)?;
     let mut parameters = Vec::new();
     if c.accept("with") {
@@ -189,7 +221,6 @@ fn refuse_options(c: &mut Cursor<'_>) -> Result<()> {
         ("partition", "table partitioning"),
         ("using", "a table access method other than heap"),
         ("tablespace", "TABLESPACE"),
-        ("as", "CREATE TABLE AS"),
     ] {
         if c.peek_word().as_deref() == Some(word) {
             return Err(SqlError::unsupported(what));
@@ -234,7 +265,7 @@ fn column(
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
-    let ColumnClauses { values, not_null, not_null_name, collation, .. } = clauses;
+    let ColumnClauses { values, not_null, not_null_name, foreign_keys, collation, .. } = clauses;
     Ok(NewColumn {
         name,
         ty,
@@ -242,6 +273,7 @@ fn column(
         not_null,
         not_null_name,
         values,
+        foreign_keys,
         storage,
         compression,
         collation,
@@ -261,9 +293,7 @@ pub(super) fn storage_name(c: &mut Cursor<'_>) -> Result<String> {
 /// Refuses constraints of the table.
 fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
     refuse(c, |word| match word {
-        "foreign" => Some("a FOREIGN KEY constraint"),
         "exclude" => Some("an EXCLUDE constraint"),
-        "like" => Some("LIKE in CREATE TABLE"),
         _ => None,
     })
 }
@@ -280,7 +310,6 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
     while c.accept_token(&Token::Comma) {
         names.push(c.qualified_name()?);
     }
-    // Nothing but a table's own indexes can depend on it here, so both behave alike.
     let cascade = c.accept("cascade");
     let _ = cascade || c.accept("restrict");
     c.expect_end()?;

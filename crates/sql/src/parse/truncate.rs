@@ -5,8 +5,7 @@ use super::statement::Truncate;
 use crate::error::Result;
 use sqlparser::tokenizer::Token;
 
-/// Reads the names of the tables. CASCADE makes no difference: no table has children, or tables
-/// that refer to it.
+/// Reads the names of the tables. There are no child tables, which `*` would add.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Truncate> {
     c.advance();
     c.accept("table");
@@ -26,7 +25,8 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Truncate> {
     }
     let restart = c.accept_all(&["restart", "identity"]);
     let _ = restart || c.accept_all(&["continue", "identity"]);
-    let _ = c.accept("cascade") || c.accept("restrict");
+    let cascade = c.accept("cascade");
+    let _ = cascade || c.accept("restrict");
     c.expect_end()?;
-    Ok(Truncate { names, restart })
+    Ok(Truncate { names, restart, cascade })
 }

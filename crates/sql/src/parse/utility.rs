@@ -61,10 +61,30 @@ fn show(c: &mut Cursor<'_>) -> Result<Kind> {
     }))
 }
 
+/// SET CONSTRAINTS, behind these words.
+fn constraints(c: &mut Cursor<'_>) -> Result<Kind> {
+    let mut names = Vec::new();
+    let all = c.accept("all");
+    if !all {
+        names.push(c.qualified_name()?);
+        while c.accept_token(&Token::Comma) {
+            names.push(c.qualified_name()?);
+        }
+    }
+    let deferred = c.accept("deferred");
+    if !deferred {
+        c.expect("immediate")?;
+    }
+    Ok(Kind::SetConstraints { names: (!all).then_some(names), deferred })
+}
+
 fn set(c: &mut Cursor<'_>) -> Result<Kind> {
     c.advance();
     if c.accept_all(&["session", "characteristics", "as", "transaction"]) {
         return Ok(Kind::SetTransaction { modes: modes(c)?, session: true });
+    }
+    if c.accept("constraints") {
+        return constraints(c);
     }
     let scope = if c.accept("local") {
         SetScope::Local
@@ -78,11 +98,7 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
         }
         return Ok(Kind::SetTransaction { modes: modes(c)?, session: false });
     }
-    for (word, what) in [
-        ("authorization", "SET SESSION AUTHORIZATION"),
-        ("role", "SET ROLE"),
-        ("constraints", "SET CONSTRAINTS"),
-    ] {
+    for (word, what) in [("authorization", "SET SESSION AUTHORIZATION"), ("role", "SET ROLE")] {
         if c.accept(word) {
             return Err(SqlError::unsupported(what));
         }

@@ -35,9 +35,8 @@ impl Estimator<'_> {
                 let found = Distribution { table: &scan.read.table, rows: size.rows };
                 let blocks = self.index_blocks(scan)?;
                 let (_, cost) = self.index_cost(scan, &found, blocks);
-                let tests: Vec<&Expr> = scan.tests.iter().collect();
                 let cost = cost + ROW_OPERATORS * operator * rows;
-                BitmapEstimate { cost, part: found.all(&tests) }
+                BitmapEstimate { cost, part: found.all(&scan.all_tests()) }
             }
             Bitmap::And(parts) => {
                 let mut all = BitmapEstimate { cost: 0.0, part: 1.0 };

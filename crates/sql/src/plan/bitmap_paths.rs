@@ -7,8 +7,10 @@
 
 use super::bitmap_cost::BitmapEstimate;
 use super::estimate::Estimator;
-use super::expr::{Comparison, Expr};
-use super::index_read::{all_of, conjuncts, filtered, index_condition, key_of};
+use super::expr::{Comparison, Expr, conjuncts};
+use super::implied::implied;
+use super::index_read::{all_of, filtered, index_condition, key_of};
+use super::paths::{is_implied, predicate_if_implied};
 use super::tree::{Bitmap, BitmapRead, IndexRead, Node, TableRead};
 use crate::error::Result;
 use forebay_engine::TableIndex;
@@ -92,7 +94,17 @@ impl Search<'_> {
     fn of_index(&self, index: &Arc<TableIndex>, arm: &[&Expr]) -> Option<Candidate> {
         let mut found = Vec::new();
         let (mut used, mut settled) = (Vec::new(), Vec::new());
-        for (number, part) in self.conditions.iter().chain(arm).enumerate() {
+        let all: Vec<&Expr> = self.conditions.iter().chain(arm).copied().collect();
+        let predicate = predicate_if_implied(index, &all)?;
+        // In an arm, the index may be of use for its predicate alone.
+        let by_arm =
+            !predicate.is_empty() && predicate_if_implied(index, &self.conditions).is_none();
+        for (number, part) in all.iter().enumerate() {
+            if is_implied(predicate, part) {
+                used.push(number);
+                settled.push(number);
+                continue;
+            }
             let Some((condition, test)) = index_condition(part, index) else { continue };
             used.push(number);
             // What is only settled in part stays a filter, unless it belongs to an arm.
@@ -102,18 +114,25 @@ impl Search<'_> {
             found.push((condition, (test, recheck)));
         }
         let in_arm = arm.is_empty() || used.last().is_some_and(|n| *n >= self.conditions.len());
-        if found.is_empty() || !in_arm {
+        if found.is_empty() && predicate.is_empty() || !in_arm && !by_arm {
             return None;
         }
         found.sort_by_key(|(condition, _)| condition.key());
         let (conditions, tests): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let (tests, recheck): (_, Vec<_>) = tests.into_iter().unzip();
-        let recheck = recheck.into_iter().flatten().collect();
+        let mut recheck: Vec<Expr> = recheck.into_iter().flatten().collect();
+        for part in predicate {
+            if !implied(&recheck.iter().collect::<Vec<_>>(), part) {
+                recheck.push(part.clone());
+            }
+        }
+        let implied = Vec::new();
         let scan = IndexRead {
             read: self.read.clone(),
             index: Arc::clone(index),
             conditions,
             tests,
+            implied,
             backward: false,
             entries_only: false,
         };

@@ -4,6 +4,7 @@
 use super::expr::Expr;
 use super::selectivity::{Distribution, INEQUALITY, UNKNOWN_ELEMENTS};
 use super::tree::{IndexCondition, IndexRead};
+use forebay_engine::EntrySource;
 
 /// What bounds an index scan.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl<'s> OnKey<'s> {
 impl<'s> Bounding<'s> {
     /// The bounds of a scan of an index with so many blocks.
     pub(super) fn of(scan: &'s IndexRead, rows: &Distribution<'_>, blocks: f64) -> Bounding<'s> {
-        let columns: Vec<usize> = scan.index.key_columns().collect();
+        let columns: Vec<EntrySource> = scan.index.key_sources().collect();
         let last = scan.conditions.iter().map(IndexCondition::key).max().unwrap_or(0);
         let mut bounding = Bounding { tests: Vec::new(), scans: 1.0, one_entry: false };
         // The number of scans before values were skipped, and whether all keys have one value.
@@ -96,7 +97,8 @@ impl<'s> Bounding<'s> {
 
 /// How many values of a column a skip scan visits. None: that is not known, or so few that
 /// skipping is not worth while.
-fn skipped(column: usize, tests: &[&Expr], rows: &Distribution<'_>) -> Option<f64> {
+fn skipped(source: EntrySource, tests: &[&Expr], rows: &Distribution<'_>) -> Option<f64> {
+    let EntrySource::Column(column) = source else { return None };
     let values = rows.known_distinct(column)?;
     if tests.is_empty() {
         // The first value has to be found.

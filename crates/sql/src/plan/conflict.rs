@@ -1,13 +1,17 @@
 //! ON CONFLICT of INSERT.
 
 use super::assign::live_columns;
+use super::computed::ComputedIndex;
+use super::expr::{Expr, conjuncts};
+use super::fold::fold;
+use super::implied::implied;
 use super::planner::Planner;
 use super::returning::version_width;
 use super::tree::{ConflictUpdate, OnConflict};
 use super::update::Target;
-use crate::analyze::ident_name;
-use crate::analyze::{EXCLUDED, Scope};
+use crate::analyze::{EXCLUDED, Scope, Typed, ident_name};
 use crate::error::{Result, SqlError, state};
+use crate::parse::{ConflictTarget, Extras};
 use forebay_engine::{Table, TableIndex};
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Span;
@@ -26,9 +30,34 @@ enum Wanted {
     All,
     /// The index of a constraint, by its OID.
     Of(u32),
-    /// The indexes whose keys are these columns, by their places in the table. None: one of them
-    /// is a system column.
-    On(Option<BTreeSet<usize>>),
+    /// Those that have these keys.
+    On(Keys),
+}
+
+/// The keys by which indexes are meant.
+#[derive(Default)]
+struct Keys {
+    /// The columns, by their places in the table. None: one of them is a system column.
+    columns: Option<BTreeSet<usize>>,
+    /// The other expressions.
+    expressions: Vec<Expr>,
+    /// What holds for the rows: it must imply the index's predicate.
+    predicate: Vec<Expr>,
+}
+
+impl Keys {
+    fn are_of(&self, index: &TableIndex) -> bool {
+        let (has, predicate) = match ComputedIndex::of(index) {
+            Some(computed) => (&computed.expressions[..], &computed.predicate[..]),
+            None => (&[][..], &[][..]),
+        };
+        let known: Vec<&Expr> = self.predicate.iter().collect();
+        index.unknown.is_none()
+            && self.columns.as_ref() == Some(&index.key_columns().collect())
+            && self.expressions.iter().all(|e| has.contains(e))
+            && has.iter().all(|e| self.expressions.contains(e))
+            && predicate.iter().all(|part| implied(&known, part))
+    }
 }
 
 impl Planner<'_> {
@@ -36,15 +65,17 @@ impl Planner<'_> {
     /// table.
     pub(super) fn on_conflict(
         &mut self,
-        clause: &ast::OnConflict,
+        (clause, extras): (&ast::OnConflict, &Extras),
         table: &Arc<Table>,
         mut scope: Scope,
-        (position, target_position): (u32, u32),
     ) -> Result<Analyzed> {
+        let (position, target_position) = extras.on_conflict;
         let ast::OnConflict { conflict_target, action } = clause;
         let update = match action {
             ast::OnConflictAction::DoNothing => None,
-            ast::OnConflictAction::DoUpdate(_) if conflict_target.is_none() => {
+            ast::OnConflictAction::DoUpdate(_)
+                if conflict_target.is_none() && extras.target.is_none() =>
+            {
                 let message =
                     "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                 let hint = "For example, ON CONFLICT (column_name).";
@@ -57,7 +88,10 @@ impl Planner<'_> {
             scope.versions = vec![(EXCLUDED.to_owned(), version_width(table))];
             scope.excluded = true;
         }
-        let arbiters = self.arbiters(conflict_target.as_ref(), table, &scope, target_position)?;
+        let arbiters = match &extras.target {
+            Some(target) => Wanted::On(self.conflict_keys(target, table, target_position)?),
+            None => self.arbiters(conflict_target.as_ref(), table, &scope, target_position)?,
+        };
         let update = match update {
             None => None,
             Some(ast::DoUpdate { assignments, selection }) => {
@@ -69,6 +103,44 @@ impl Planner<'_> {
             }
         };
         Ok(Analyzed { alias, arbiters, update })
+    }
+
+    /// The keys of a target that has more than names of columns.
+    fn conflict_keys(
+        &mut self,
+        target: &ConflictTarget,
+        table: &Table,
+        position: u32,
+    ) -> Result<Keys> {
+        let scope = Scope::of_table(table);
+        let mut keys = Keys::default();
+        let mut columns = Some(BTreeSet::new());
+        for key in &target.keys {
+            let expr = match &key.expr {
+                None => scope.column(&key.name, position)?,
+                Some(e) => {
+                    let mut binder = self.binder(&scope, "index expressions");
+                    let bound = binder.bind(e)?;
+                    binder.settle(bound)?
+                }
+            };
+            let mut expr = self.lower(&expr, &scope)?;
+            fold(&mut expr, self.catalog)?;
+            match (expr, &mut columns) {
+                (Expr::Column(n), _) if n >= table.columns.len() => columns = None,
+                (Expr::Column(n), Some(columns)) => drop(columns.insert(n)),
+                (Expr::Column(_), None) => {}
+                (other, _) => keys.expressions.push(other),
+            }
+        }
+        if let Some(e) = &target.predicate {
+            let mut binder = self.binder(&scope, "index predicates");
+            let condition = Typed::new(binder.condition(e, "WHERE")?, position);
+            let mut condition = self.lower(&condition, &scope)?;
+            fold(&mut condition, self.catalog)?;
+            keys.predicate = conjuncts(Some(&condition)).into_iter().cloned().collect();
+        }
+        Ok(Keys { columns, ..keys })
     }
 
     fn arbiters(
@@ -93,7 +165,7 @@ impl Planner<'_> {
                         columns.insert(found.index);
                     }
                 }
-                Ok(Wanted::On(columns))
+                Ok(Wanted::On(Keys { columns, ..Keys::default() }))
             }
             Some(ast::ConflictTarget::OnConstraint(name)) => {
                 let [ast::ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
@@ -126,9 +198,7 @@ impl Wanted {
         let named = |index: &TableIndex| match self {
             Wanted::All => true,
             Wanted::Of(oid) => index.oid == *oid,
-            Wanted::On(columns) => {
-                index.valid && columns.as_ref() == Some(&index.key_columns().collect())
-            }
+            Wanted::On(keys) => index.valid && keys.are_of(index),
         };
         let is_twin = |index: &TableIndex| {
             usable().any(|of| named(of) && of.valid != index.valid && of.has_form_of(index))
@@ -231,16 +301,16 @@ mod tests {
             index(8, false, |index| index.unique = false),
             index(9, true, |index| Arc::make_mut(&mut index.shape).keys.truncate(1)),
         ];
-        let both = Some(BTreeSet::from([0, 1]));
+        let on = |columns: Option<BTreeSet<usize>>| Wanted::On(Keys { columns, ..Keys::default() });
         for (wanted, expected) in [
             (Wanted::Of(1), &[1, 2][..]),
             // The constraint has its new index already, but the table was read before.
             (Wanted::Of(2), &[1, 2]),
             (Wanted::Of(9), &[9]),
             (Wanted::Of(10), &[]),
-            (Wanted::On(both), &[1, 2]),
-            (Wanted::On(Some(BTreeSet::from([0]))), &[9]),
-            (Wanted::On(None), &[]),
+            (on(Some(BTreeSet::from([0, 1]))), &[1, 2]),
+            (on(Some(BTreeSet::from([0]))), &[9]),
+            (on(None), &[]),
             (Wanted::All, &[1, 2, 3, 4, 5, 6, 9]),
         ] {
             let found: Vec<u32> = wanted.among(&indexes).iter().map(|index| index.oid).collect();

@@ -2,7 +2,7 @@
 
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Arithmetic, Comparison, Expr, type_of};
-use super::index_read::column_of;
+use super::index_read::{column_of, key_of};
 use super::returning::version_width;
 use super::tree::{Change, IndexCondition, IndexRead, Modify, Node, TableRead};
 use crate::analyze::{EXCLUDED, SystemColumn};
@@ -122,14 +122,18 @@ fn all(parts: &[String]) -> String {
 
 /// The conditions of an index scan, each with the key on its left.
 pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
+    let is_key = |e: &Expr| key_of(e, &scan.index).is_some();
     let of = |(condition, test): (&IndexCondition, &Expr)| match (condition, test) {
+        (IndexCondition::Compare { .. }, e) if is_key(e) => {
+            format!("({} = true)", expression(e, rows))
+        }
         (
             IndexCondition::Compare { comparison, .. },
             Expr::Compare(own, operands) | Expr::Collated(own, _, operands),
         ) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             // It was turned round if the column is on the right.
-            let turned = column_of(&operands.0).is_none();
+            let turned = key_of(&operands.0, &scan.index).is_none();
             let (a, b) = if turned { (b, a) } else { (a, b) };
             let sign = sign(if turned { *comparison } else { *own });
             format!("({a} {sign} {b})")

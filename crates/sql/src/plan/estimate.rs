@@ -2,13 +2,14 @@
 
 use super::bounding::Bounding;
 use super::catalog::Catalog;
-use super::expr::Expr;
-use super::index_read::conjuncts;
+use super::expr::{Expr, conjuncts};
+
 use super::selectivity::{DISTINCT, Distribution, UNKNOWN_ELEMENTS};
 use super::size::{TableSize, column_width, type_width, whole_rows};
 use super::tree::{Change, Grouping, IndexRead, Modify, Node, TableRead};
 use crate::error::Result;
 use crate::settings::PlanSettings;
+use forebay_engine::{EntrySource, Figures, TableIndex};
 use forebay_types::{Datum, SqlType};
 
 /// What a plan costs, and what it returns.
@@ -161,7 +162,7 @@ impl<'c> Estimator<'c> {
         let settings = self.settings;
         let rows = Distribution { table: &read.table, rows: size.rows };
         let tests: Vec<&Expr> = tests.iter().collect();
-        let found = rows.all(&tests);
+        let found = rows.all(&scan.all_tests());
         let blocks = self.index_blocks(scan)?;
         let (startup, total) = self.index_cost(scan, &rows, blocks);
         let fetched = whole_rows(found * size.rows);
@@ -182,7 +183,8 @@ impl<'c> Estimator<'c> {
         let pages = random + ordered * (in_order - random);
         let per_row = settings.cpu_tuple_cost + self.operators(rest.iter().copied());
         let exact = scan.conditions.iter().zip(&tests).filter(|(c, _)| !c.is_partial());
-        let both: Vec<&Expr> = exact.map(|(_, test)| *test).chain(rest.iter().copied()).collect();
+        let both = exact.map(|(_, test)| *test).chain(rest.iter().copied());
+        let both: Vec<&Expr> = both.chain(&scan.implied).collect();
         let off = if *entries_only { !settings.enable_indexonlyscan } else { false };
         let prepared = self.prepared(rest);
         Ok(Estimate {
@@ -207,14 +209,16 @@ impl<'c> Estimator<'c> {
         blocks: f64,
     ) -> (f64, f64) {
         let settings = self.settings;
-        let (index, size) = (&scan.index, rows.rows);
+        let index = &scan.index;
+        let size = entries_of(index, rows.rows, blocks);
         let bounding = Bounding::of(scan, rows, blocks);
         let (entries, scans) = if index.unique && bounding.one_entry {
             (1.0, bounding.scans)
         } else {
             // Neighbouring descents become one: there are hardly more than leaves.
             let scans = bounding.scans.min((blocks / 3.0).ceil()).max(1.0);
-            ((size * rows.all(&bounding.tests) / scans).round_ties_even(), scans)
+            let tests = scan.with_predicate(bounding.tests.clone());
+            ((rows.rows * rows.all(&tests) / scans).round_ties_even(), scans)
         };
         let entries = entries.clamp(1.0, size.max(1.0));
         let pages = match blocks > 1.0 && size > 1.0 {
@@ -470,13 +474,31 @@ pub(super) fn table_width(read: &TableRead) -> i64 {
     wanted.filter_map(|(index, _)| column_width(&read.table, index)).sum()
 }
 
+/// The entries of an index of so many blocks, of a table with so many rows.
+fn entries_of(index: &TableIndex, rows: f64, blocks: f64) -> f64 {
+    let Figures { pages, rows: counted, .. } = index.figures;
+    if index.trees.predicate.is_none() {
+        return rows;
+    }
+    // The first page has none.
+    let (pages, blocks) = (f64::from(pages) - 1.0, (blocks - 1.0).max(0.0));
+    match pages > 0.0 && counted >= 0.0 {
+        true => (f64::from(counted) / pages * blocks).round_ties_even().min(rows),
+        false => rows,
+    }
+}
+
 /// The correlation between the order of an index and that of the table's rows.
 fn correlation(scan: &IndexRead) -> f64 {
     /// That of several columns is less than that of the first one.
     const SEVERAL: f64 = 0.75;
     let statistics = scan.read.table.statistics.get();
-    let first = scan.index.key_columns().next();
-    let known = statistics.zip(first).and_then(|(all, first)| all.column(first)?.correlation);
+    let known = match scan.index.key_sources().next() {
+        Some(EntrySource::Column(first)) => {
+            statistics.and_then(|all| all.column(first)?.correlation)
+        }
+        _ => None,
+    };
     let known = known.map_or(0.0, f64::from);
     if scan.index.shape.keys.len() > 1 { known * SEVERAL } else { known }
 }

@@ -4,8 +4,8 @@
 
 use super::deparse::{condition, expression, identifier, index_conditions};
 use super::estimate::{Estimate, Estimator, operations};
-use super::expr::Expr;
-use super::index_read::conjuncts;
+use super::expr::{Expr, conjuncts};
+
 use super::page_usage::PageUsage;
 use super::tid::places;
 use super::tree::{

@@ -35,6 +35,19 @@ pub enum Comparison {
     Ge,
 }
 
+impl Comparison {
+    /// The comparison with its operands exchanged.
+    pub fn exchanged(self) -> Comparison {
+        match self {
+            Comparison::Lt => Comparison::Gt,
+            Comparison::Le => Comparison::Ge,
+            Comparison::Gt => Comparison::Lt,
+            Comparison::Ge => Comparison::Le,
+            same @ (Comparison::Eq | Comparison::Ne) => same,
+        }
+    }
+}
+
 /// Arithmetic with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the operators")]
@@ -349,4 +362,17 @@ impl Expr {
         self.for_each_child(&mut |child| found = found || child.any(test));
         found
     }
+}
+
+/// The parts of a condition that must all hold.
+pub(super) fn conjuncts(condition: Option<&Expr>) -> Vec<&Expr> {
+    fn add<'e>(e: &'e Expr, found: &mut Vec<&'e Expr>) {
+        match e {
+            Expr::And(list) => list.iter().for_each(|e| add(e, found)),
+            other => found.push(other),
+        }
+    }
+    let mut found = Vec::new();
+    condition.into_iter().for_each(|e| add(e, &mut found));
+    found
 }

@@ -2,8 +2,6 @@
 
 use super::catalog::Catalog;
 use super::expr::Expr;
-use super::query::Query;
-use super::tree::{Grouping, Node};
 use crate::error::Result;
 use forebay_types::SqlType;
 
@@ -57,40 +55,4 @@ pub(super) fn fold_all<'e>(
     catalog: &mut dyn Catalog,
 ) -> Result<()> {
     list.into_iter().try_for_each(|e| fold(e, catalog))
-}
-
-impl Query {
-    /// Folds the expressions of a query. Its subquery has been folded before.
-    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
-        match &mut self.source {
-            Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,
-            Node::Values(rows) => fold_all(rows.iter_mut().flatten(), catalog)?,
-            Node::Function(e) => fold_all([&mut **e], catalog)?,
-            Node::Rows { args, .. } => fold_all(args, catalog)?,
-            Node::Result
-            | Node::Scan(_)
-            | Node::TidScan(..)
-            | Node::IndexScan(_)
-            | Node::BitmapScan(_)
-            | Node::CurrentRow(..)
-            | Node::View(_)
-            | Node::Filter { .. }
-            | Node::Project { .. }
-            | Node::Aggregate { .. }
-            | Node::Sort { .. }
-            | Node::LockRows { .. }
-            | Node::Modify(_)
-            | Node::Limit { .. } => {}
-        }
-        if let Some(Grouping { keys, calls, .. }) = &mut self.grouping {
-            for call in calls {
-                fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
-            }
-            fold_all(keys, catalog)?;
-        }
-        let Query { having, output, filter, limit, offset, .. } = &mut self;
-        let rest = having.iter_mut().chain(output).chain(filter).chain(limit).chain(offset);
-        fold_all(rest, catalog)?;
-        Ok(self)
-    }
 }

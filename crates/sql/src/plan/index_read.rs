@@ -1,39 +1,51 @@
 //! A table that is read through an index: which conditions the index takes over, and whether its
 //! order and its columns are those that are wanted.
 
+use super::computed::{ComputedIndex, keys};
 use super::expr::{Comparison, Expr, type_of};
+use super::implied::implied;
 use super::order::ValueOrder;
 use super::tid::is_fixed;
-use super::tree::{IndexCondition, Node};
+use super::tree::{IndexCondition, IndexRead, Node};
 use forebay_collation::Collation;
-use forebay_engine::TableIndex;
+use forebay_engine::{EntrySource, TableIndex};
 use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
-/// A column by which rows are to be ordered.
+impl IndexRead {
+    /// The parts of the index's predicate.
+    pub fn predicate(&self) -> &[Expr] {
+        ComputedIndex::of(&self.index).map_or(&[], |computed| &computed.predicate)
+    }
+
+    /// What holds for the rows that it finds.
+    pub fn all_tests(&self) -> Vec<&Expr> {
+        self.with_predicate(self.tests.iter().collect())
+    }
+
+    /// Conditions, and the parts of the predicate that they do not imply.
+    pub fn with_predicate<'s>(&'s self, conditions: Vec<&'s Expr>) -> Vec<&'s Expr> {
+        let mut all = conditions;
+        for part in self.predicate() {
+            if !implied(&all, part) {
+                all.push(part);
+            }
+        }
+        all
+    }
+}
+
+/// A value by which rows are to be ordered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OrderColumn {
-    /// Index into the table's columns.
-    pub column: usize,
+    /// A column of the table, or another expression over its row.
+    pub key: Expr,
     /// DESC
     pub descending: bool,
     /// NULLS FIRST
     pub nulls_first: bool,
     /// The order of its values.
     pub order: ValueOrder,
-}
-
-/// The parts of a condition that must all hold.
-pub(super) fn conjuncts(condition: Option<&Expr>) -> Vec<&Expr> {
-    fn add<'e>(e: &'e Expr, found: &mut Vec<&'e Expr>) {
-        match e {
-            Expr::And(list) => list.iter().for_each(|e| add(e, found)),
-            other => found.push(other),
-        }
-    }
-    let mut found = Vec::new();
-    condition.into_iter().for_each(|e| add(e, &mut found));
-    found
 }
 
 /// The condition that all parts hold.
@@ -70,17 +82,6 @@ pub(super) fn column_of(e: &Expr) -> Option<usize> {
     }
 }
 
-/// The comparison with its operands exchanged.
-pub(super) fn exchanged(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Lt => Comparison::Gt,
-        Comparison::Le => Comparison::Ge,
-        Comparison::Gt => Comparison::Lt,
-        Comparison::Ge => Comparison::Le,
-        same @ (Comparison::Eq | Comparison::Ne) => same,
-    }
-}
-
 /// What an index can do with a part of a condition, and the same as an expression over the table's
 /// row.
 pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<(IndexCondition, Expr)> {
@@ -95,11 +96,47 @@ pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<(IndexCond
 
 /// The key column that an expression is.
 pub(super) fn key_of(e: &Expr, index: &TableIndex) -> Option<usize> {
-    let column = column_of(e)?;
-    index.key_columns().position(|key| key == column)
+    if let Some(column) = column_of(e) {
+        let mut keys = index.key_sources();
+        return keys.position(|key| key == EntrySource::Column(column));
+    }
+    let computed = ComputedIndex::of(index)?;
+    let e = unwidened(e);
+    index.key_sources().position(|key| match key {
+        EntrySource::Expression(n) => computed.expressions.get(n) == Some(e),
+        EntrySource::Column(_) => false,
+    })
+}
+
+/// What was widened to be compared, if it is an integer.
+fn unwidened(e: &Expr) -> &Expr {
+    let integer = |ty: &SqlType| matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
+    match e {
+        Expr::Cast { expr, from, to }
+            if integer(from) && integer(to) && from.info().len <= to.info().len =>
+        {
+            expr
+        }
+        _ => e,
+    }
 }
 
 fn column_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> {
+    let found = comparison_condition(e, index);
+    // The condition itself may be a Boolean key.
+    found.or_else(|| {
+        let (operand, value) = match e {
+            Expr::Not(inner) => (&**inner, false),
+            other => (other, true),
+        };
+        let value = Expr::Const(Datum::Bool(value));
+        let compare = |key| IndexCondition::Compare { key, comparison: Comparison::Eq, value };
+        let computed = !matches!(operand, Expr::Column(_));
+        key_of(operand, index).filter(|_| computed).map(compare)
+    })
+}
+
+fn comparison_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> {
     let key_of = |e: &Expr| key_of(e, index);
     let is = |e: &Expr, value: bool| {
         let value = Expr::Const(Datum::Bool(value));
@@ -138,7 +175,7 @@ fn comparison_of(
     let (a, b) = pair;
     let (key, comparison, value) = match (key_of(a, index), key_of(b, index)) {
         (Some(key), _) if is_fixed(b) => (key, comparison, b),
-        (_, Some(key)) if is_fixed(a) => (key, exchanged(comparison), a),
+        (_, Some(key)) if is_fixed(a) => (key, comparison.exchanged(), a),
         _ => return None,
     };
     let fits = comparison == Comparison::Eq || has_collation(index, key, collation);
@@ -194,7 +231,7 @@ fn row_condition(
     index: &TableIndex,
 ) -> Option<(IndexCondition, Expr)> {
     let turned = key_of(&pairs.first()?.0, index).is_none();
-    let comparison = if turned { exchanged(comparison) } else { comparison };
+    let comparison = if turned { comparison.exchanged() } else { comparison };
     let (mut keys, mut values, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for ((a, b), collation) in pairs.iter().zip(collations) {
         let (operand, value) = if turned { (b, a) } else { (a, b) };
@@ -232,17 +269,17 @@ pub(super) fn ordered(
     conditions: &[IndexCondition],
     order: &[OrderColumn],
 ) -> Option<bool> {
-    let columns: Vec<usize> = index.key_columns().collect();
+    let columns = keys(index);
     let fixed = |key: usize| conditions.iter().any(|c| c.key() == key && c.is_equality());
     let (mut key, mut backward) = (0, None);
     for wanted in order {
-        if columns.iter().position(|column| *column == wanted.column).is_some_and(fixed) {
+        if columns.iter().position(|column| *column == wanted.key).is_some_and(fixed) {
             continue;
         }
-        while columns.get(key).is_some_and(|column| *column != wanted.column && fixed(key)) {
+        while columns.get(key).is_some_and(|column| *column != wanted.key && fixed(key)) {
             key += 1;
         }
-        if columns.get(key) != Some(&wanted.column) {
+        if columns.get(key) != Some(&wanted.key) {
             return None;
         }
         let shape = index.shape.keys.get(key)?;

@@ -66,7 +66,7 @@ impl Planner<'_> {
         let conflict = match &insert.on {
             Some(ast::OnInsert::OnConflict(clause)) => {
                 let scope = scope.clone();
-                Some(self.on_conflict(clause, &table, scope, extras.on_conflict)?)
+                Some(self.on_conflict((clause, extras), &table, scope)?)
             }
             _ => None,
         };

@@ -3,9 +3,11 @@
 use super::aggregate::AggregateKind;
 use super::bitmap_paths::bitmap_path;
 use super::catalog::Catalog;
+use super::computed::ComputedIndex;
 use super::estimate::Estimator;
-use super::expr::Expr;
-use super::index_read::{OrderColumn, all_of, conjuncts, filtered, index_condition, ordered};
+use super::expr::{Expr, conjuncts};
+use super::implied::implied;
+use super::index_read::{OrderColumn, all_of, filtered, index_condition, ordered};
 use super::tree::{Grouping, IndexCondition, IndexRead, Node, TableRead};
 use crate::error::Result;
 use forebay_engine::TableIndex;
@@ -20,6 +22,8 @@ pub(super) struct Wanted<'q> {
     pub order: &'q [OrderColumn],
     /// Whether the rows' places matter: then they are read from the table.
     pub placed: bool,
+    /// The columns that are read of the rows that satisfy the condition.
+    pub output: &'q [bool],
 }
 
 /// A way to read a table.
@@ -52,7 +56,15 @@ pub(super) fn index_paths(
 
 fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Option<Path> {
     let (mut found, mut rest) = (Vec::new(), Vec::new());
-    for part in conjuncts(wanted.filter) {
+    let mut implied = Vec::new();
+    let parts = conjuncts(wanted.filter);
+    let predicate = predicate_if_implied(index, &parts)?;
+    for part in parts {
+        // A row that is changed meanwhile is tested again.
+        if !wanted.placed && is_implied(predicate, part) {
+            implied.push(part.clone());
+            continue;
+        }
         match index_condition(part, index) {
             Some((condition, test)) => {
                 if condition.is_partial() {
@@ -69,8 +81,10 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
         [] => None,
         order => ordered(index, &conditions, order),
     };
-    let entries_only = !wanted.placed && covers(read, index, &rest);
-    if conditions.is_empty() && backward.is_none() && !entries_only {
+    let computed = tests.iter().filter(|_| !index.trees.expressions.is_empty());
+    let entries_only =
+        !wanted.placed && covers(read, index, wanted.output, rest.iter().chain(computed));
+    if conditions.is_empty() && backward.is_none() && !entries_only && predicate.is_empty() {
         return None;
     }
     let scan = IndexRead {
@@ -78,6 +92,7 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
         index: Arc::clone(index),
         conditions,
         tests,
+        implied,
         backward: backward.unwrap_or(false),
         entries_only,
     };
@@ -85,10 +100,31 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
     Some(Path { node, ordered: backward.is_some() })
 }
 
-/// Whether an index has all columns that are read. A name in an index is shorter than in a table.
-fn covers(read: &TableRead, index: &TableIndex, rest: &[Expr]) -> bool {
-    let mut wanted = read.decode.clone();
-    rest.iter().for_each(|e| e.mark_columns(&mut wanted));
+/// The parts of an index's predicate. None: the conditions of a query do not imply it, so the index
+/// may lack rows.
+pub(super) fn predicate_if_implied<'i>(
+    index: &'i TableIndex,
+    conditions: &[&Expr],
+) -> Option<&'i [Expr]> {
+    let predicate = ComputedIndex::of(index).map_or(&[][..], |computed| &computed.predicate);
+    predicate.iter().all(|part| implied(conditions, part)).then_some(predicate)
+}
+
+/// Whether all rows of an index with this predicate satisfy a condition.
+pub(super) fn is_implied(predicate: &[Expr], condition: &Expr) -> bool {
+    !predicate.is_empty() && implied(&predicate.iter().collect::<Vec<_>>(), condition)
+}
+
+/// Whether an index has all columns that are read: these, and those of the conditions that are
+/// tested. A name in an index is shorter than in a table.
+fn covers<'e>(
+    read: &TableRead,
+    index: &TableIndex,
+    output: &[bool],
+    tested: impl Iterator<Item = &'e Expr>,
+) -> bool {
+    let mut wanted = output.to_vec();
+    tested.for_each(|e| e.mark_columns(&mut wanted));
     let mut wanted = wanted.iter().enumerate().filter(|(_, wanted)| **wanted);
     wanted.all(|(column, _)| {
         let plain = read.table.columns.get(column).is_some_and(|c| c.type_oid != oids::NAME);
@@ -107,8 +143,8 @@ pub(super) fn extreme(grouping: &Grouping) -> Option<OrderColumn> {
     };
     match (&call.arg, &call.filter) {
         (Some(Expr::Column(column)), None) => {
-            let (nulls_first, order) = (descending, call.order.clone());
-            Some(OrderColumn { column: *column, descending, nulls_first, order })
+            let (key, order) = (Expr::Column(*column), call.order.clone());
+            Some(OrderColumn { key, descending, nulls_first: descending, order })
         }
         _ => None,
     }

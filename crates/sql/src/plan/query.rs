@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::estimate::cheapest;
 use super::expr::Expr;
+use super::fold::fold_all;
 use super::index_read::{OrderColumn, all_of, filtered};
 use super::paths::{Path, Wanted, extreme, index_paths};
 use super::tid;
@@ -44,6 +45,40 @@ pub(super) struct Query {
 }
 
 impl Query {
+    /// Folds the expressions of a query. Its subquery has been folded before.
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
+        match &mut self.source {
+            Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,
+            Node::Values(rows) => fold_all(rows.iter_mut().flatten(), catalog)?,
+            Node::Function(e) => fold_all([&mut **e], catalog)?,
+            Node::Rows { args, .. } => fold_all(args, catalog)?,
+            Node::Result
+            | Node::Scan(_)
+            | Node::TidScan(..)
+            | Node::IndexScan(_)
+            | Node::BitmapScan(_)
+            | Node::CurrentRow(..)
+            | Node::View(_)
+            | Node::Filter { .. }
+            | Node::Project { .. }
+            | Node::Aggregate { .. }
+            | Node::Sort { .. }
+            | Node::LockRows { .. }
+            | Node::Modify(_)
+            | Node::Limit { .. } => {}
+        }
+        if let Some(Grouping { keys, calls, .. }) = &mut self.grouping {
+            for call in calls {
+                fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
+            }
+            fold_all(keys, catalog)?;
+        }
+        let Query { having, output, filter, limit, offset, .. } = &mut self;
+        let rest = having.iter_mut().chain(output).chain(filter).chain(limit).chain(offset);
+        fold_all(rest, catalog)?;
+        Ok(self)
+    }
+
     /// Output expressions over a source, in order: no other clause.
     pub(super) fn of(
         source: Node,
@@ -110,16 +145,19 @@ impl Query {
     fn index_paths(&self, read: &TableRead, catalog: &mut dyn Catalog) -> Result<Vec<Path>> {
         let placed = self.lock.is_some();
         let order = self.table_order().unwrap_or_default();
-        let wanted = Wanted { filter: self.filter.as_ref(), order: &order, placed };
+        let (mut output, mut used) = (Vec::new(), Vec::new());
+        self.mark_output(&mut output, &mut used);
+        let output = &output;
+        let wanted = Wanted { filter: self.filter.as_ref(), order: &order, placed, output };
         let mut paths = index_paths(read, &wanted, catalog)?;
         let Some(extreme) = self.grouping.as_ref().and_then(extreme) else { return Ok(paths) };
         // The first value that is not NULL, in the right order.
-        let not_null = Expr::IsNotNull(Box::new(Expr::Column(extreme.column)));
+        let not_null = Expr::IsNotNull(Box::new(extreme.key.clone()));
         let parts = self.filter.iter().cloned().chain([not_null]).collect();
         let filter = all_of(parts);
         for nulls_first in [false, true] {
             let order = [OrderColumn { nulls_first, ..extreme.clone() }];
-            let wanted = Wanted { filter: filter.as_ref(), order: &order, placed };
+            let wanted = Wanted { filter: filter.as_ref(), order: &order, placed, output };
             let found = index_paths(read, &wanted, catalog)?.into_iter();
             paths.extend(found.filter(|path| path.ordered).map(|path| {
                 let one = Some(Expr::Const(Datum::Int8(1)));
@@ -130,21 +168,20 @@ impl Query {
         Ok(paths)
     }
 
-    /// The order of the rows as one of the table's columns; None: it is not, or there is none.
+    /// The order of the rows, as one of the table's; None: it is that of groups.
     fn table_order(&self) -> Option<Vec<OrderColumn>> {
         if self.grouping.is_some() {
             return None;
         }
-        let column = |key: &SortKey| match self.output.get(key.column)? {
-            Expr::Column(column) => Some(OrderColumn {
-                column: *column,
+        let ordered = |key: &SortKey| {
+            Some(OrderColumn {
+                key: self.output.get(key.column)?.clone(),
                 descending: key.descending,
                 nulls_first: key.nulls_first,
                 order: key.order.clone(),
-            }),
-            _ => None,
+            })
         };
-        self.order.iter().map(column).collect()
+        self.order.iter().map(ordered).collect()
     }
 
     /// The plan with a path through an index, or without one.
@@ -191,11 +228,21 @@ impl Query {
     /// What is read of a table: what the expressions read.
     fn reading(&self, read: &TableRead) -> TableRead {
         let (mut decode, mut used) = (Vec::new(), Vec::new());
+        self.filter.iter().for_each(|filter| {
+            filter.mark_columns(&mut decode);
+            filter.mark_whole(&mut used);
+        });
+        self.mark_output(&mut decode, &mut used);
+        read.of_columns(decode, &used)
+    }
+
+    /// Marks the columns that are read of rows that satisfy the filter, and those that are read
+    /// whole.
+    fn mark_output(&self, decode: &mut Vec<bool>, used: &mut Vec<bool>) {
         let mut mark = |expr: &Expr| {
-            expr.mark_columns(&mut decode);
-            expr.mark_whole(&mut used);
+            expr.mark_columns(decode);
+            expr.mark_whole(used);
         };
-        self.filter.iter().for_each(&mut mark);
         match &self.grouping {
             Some(Grouping { keys, calls, .. }) => {
                 keys.iter().for_each(&mut mark);
@@ -203,7 +250,6 @@ impl Query {
             }
             None => self.output.iter().for_each(mark),
         }
-        read.of_columns(decode, &used)
     }
 }
 
@@ -223,7 +269,7 @@ pub(super) fn cheapest_source(
     filter: Option<Expr>,
     catalog: &mut dyn Catalog,
 ) -> Result<Node> {
-    let wanted = Wanted { filter: filter.as_ref(), order: &[], placed: true };
+    let wanted = Wanted { filter: filter.as_ref(), order: &[], placed: true, output: &[] };
     let paths = match read.table.indexes.is_empty() {
         true => Vec::new(),
         false => index_paths(&read, &wanted, catalog)?,

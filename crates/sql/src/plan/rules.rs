@@ -4,8 +4,9 @@
 use super::assign::{assigned, live_columns};
 use super::expr::Expr;
 use super::fold::fold;
-use super::lower::{Columns, Flat, lower};
+use super::lower::{Columns, Flat, lower, virtual_tree};
 use super::planner::Planner;
+use super::reading::stored_expr;
 use super::tree::RowRules;
 use crate::analyze::Typed;
 use crate::error::{Result, SqlError, state};
@@ -18,26 +19,17 @@ use std::sync::Arc;
 const NEXTVAL: Oid = 1574;
 
 /// The live columns of a table, each at its place among them.
-struct Live<'t>(&'t Table);
+pub(super) struct Live<'t>(pub(super) &'t Table);
 
 impl Columns for Live<'_> {
     fn index_of(&self, var: &Var) -> Option<usize> {
         let number = i16::try_from(var.varattno).ok()?;
         live_columns(self.0).position(|column| column.attnum == number && var.varno == 1)
     }
-}
 
-/// Reads a stored expression; `what` it is, for the error.
-pub fn stored_expr(tree: Option<&Arc<str>>, what: &str) -> Result<nodes::Expr> {
-    let Some(tree) = tree else {
-        return Err(SqlError::unsupported(format!("{what}, which is stored out of line,")));
-    };
-    nodes::read(tree).map_err(|error| match error {
-        nodes::NodeError::Damaged { .. } | nodes::NodeError::Value(_) => {
-            SqlError::new(state::DATA_CORRUPTED, format!("{what}: {error}"))
-        }
-        error => SqlError::new(state::FEATURE_NOT_SUPPORTED, format!("{what}: {error}")),
-    })
+    fn generated(&self, var: &Var) -> Option<Option<Arc<str>>> {
+        virtual_tree(self.0, var)
+    }
 }
 
 /// nextval of a sequence.
@@ -97,27 +89,31 @@ impl Planner<'_> {
     /// What is computed and checked of each new row. None: nothing.
     pub fn row_rules(&mut self, table: &Table) -> Result<Option<Arc<RowRules>>> {
         let of = &table.name;
-        let mut rules = RowRules { generated: Vec::new(), checks: Vec::new(), reads: Vec::new() };
+        let mut rules = RowRules::default();
         for (place, column) in live_columns(table).enumerate().filter(|(_, c)| c.generated != 0) {
             let what = format!("generated column \"{}\" of relation \"{of}\"", column.name);
-            if column.generated != b's' {
-                return Err(SqlError::unsupported(format!("{what}, which is virtual,")));
-            }
             let expr = stored_expr(column.default.as_ref(), &what)?;
-            rules.generated.push((place, lower(&expr, &Live(table), self.catalog)?));
+            let value = lower(&expr, &Live(table), self.catalog)?;
+            if column.generated == b's' {
+                rules.generated.push((place, value));
+            } else if column.not_null {
+                rules.not_null.push((place, value));
+            }
         }
         for check in table.checks.iter().filter(|check| check.enforced) {
             let what = format!("check \"{}\" of relation \"{of}\"", check.name);
             let expr = stored_expr(check.tree.as_ref(), &what)?;
             rules.checks.push((check.name.clone(), lower(&expr, &Live(table), self.catalog)?));
         }
-        let RowRules { generated, checks, reads } = &mut rules;
-        let all = generated.iter_mut().map(|(_, e)| e).chain(checks.iter_mut().map(|(_, e)| e));
+        let RowRules { generated, not_null, checks, reads } = &mut rules;
+        let columns = generated.iter_mut().chain(not_null).map(|(_, e)| e);
+        let all = columns.chain(checks.iter_mut().map(|(_, e)| e));
         for expr in all {
             fold(expr, self.catalog)?;
             expr.mark_columns(reads);
         }
-        let none = rules.generated.is_empty() && rules.checks.is_empty();
+        let RowRules { generated, not_null, checks, .. } = &rules;
+        let none = generated.is_empty() && not_null.is_empty() && checks.is_empty();
         Ok((!none).then(|| Arc::new(rules)))
     }
 }

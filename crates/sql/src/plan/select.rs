@@ -38,7 +38,7 @@ impl Planner<'_> {
     }
 
     /// Plans a query whose rows go on to another one.
-    pub(super) fn subquery(&mut self, query: &ast::Query) -> Result<SelectPlan> {
+    pub fn subquery(&mut self, query: &ast::Query) -> Result<SelectPlan> {
         self.analyzed(query, Unknowns::Text)?.fold(self.catalog)?.plan(self.catalog)
     }
 

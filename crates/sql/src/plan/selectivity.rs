@@ -5,12 +5,12 @@
 //! of a histogram are those of the sample; PostgreSQL looks for newer ones in an index.
 
 use super::column_values::ColumnValues;
-use super::expr::{Comparison, Expr};
-use super::index_read::{column_of, conjuncts, exchanged};
+use super::expr::{Comparison, Expr, conjuncts};
+use super::index_read::column_of;
 use super::size::whole_rows;
 use super::tid::is_fixed;
 use forebay_collation::Collation;
-use forebay_engine::{ColumnStatistics, Table, TableIndex};
+use forebay_engine::{ColumnStatistics, EntrySource, Table, TableIndex};
 use forebay_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl<'e> Compared<'e> {
         let (a, b) = &**pair;
         let right = |column, value| Some(Compared { column, comparison, value, collation });
         let left = |column, value| {
-            Some(Compared { column, comparison: exchanged(comparison), value, collation })
+            Some(Compared { column, comparison: comparison.exchanged(), value, collation })
         };
         match (column_of(a), column_of(b)) {
             (Some(column), _) if is_fixed(b) => right(column, b),
@@ -95,7 +95,10 @@ impl Distribution<'_> {
 
     fn is_unique(&self, column: usize) -> bool {
         let unique = |index: &TableIndex| {
-            index.unique && index.immediate && index.key_columns().eq([column])
+            index.unique
+                && index.immediate
+                && index.trees.predicate.is_none()
+                && index.key_sources().eq([EntrySource::Column(column)])
         };
         self.table.indexes.iter().any(|index| unique(index))
     }

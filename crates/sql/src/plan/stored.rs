@@ -160,7 +160,7 @@ fn value_of(
 }
 
 /// Whether a test holds for an expression or one below it.
-fn any(expr: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
+pub(super) fn any(expr: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
     if test(expr) {
         return true;
     }
@@ -170,7 +170,7 @@ fn any(expr: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
 }
 
 /// Whether an expression may give another result for the same values.
-fn changes(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
+pub(super) fn changes(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
     has_function(names, expr, |volatility| volatility != b'i', true)
 }
 

@@ -156,6 +156,8 @@ pub struct IndexRead {
     pub conditions: Vec<IndexCondition>,
     /// The same, one by one, as expressions over the table's row.
     pub tests: Vec<Expr>,
+    /// Parts of the query's condition that the index's predicate implies: nothing tests them.
+    pub implied: Vec<Expr>,
     /// From its end to its beginning.
     pub backward: bool,
     /// The values are the index's own: no other columns are read.
@@ -525,10 +527,12 @@ impl ChangePlan {
 }
 
 /// What is computed and checked of each new row, over the values of the live columns.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RowRules {
     /// Stored generated columns: their places, and what makes their values.
     pub generated: Vec<(usize, Expr)>,
+    /// Columns that are generated when they are read and refuse NULL, likewise.
+    pub not_null: Vec<(usize, Expr)>,
     /// Checks by their names.
     pub checks: Vec<(String, Expr)>,
     /// The columns that these read.

@@ -129,13 +129,9 @@ fn a_repeatable_read_transaction_does_not_touch_what_it_does_not_see() {
 #[test]
 fn what_is_not_understood_of_a_target_is_refused_by_name() {
     let mut fixture = one_row();
-    for (target, what) in [
-        ("(a) where b > 0", "a predicate"),
-        ("((a + 1))", "an expression"),
-        ("(abs(a))", "an expression"),
-        ("(b, a collate \"C\")", "COLLATE"),
-        ("(a int4_ops)", "an operator class"),
-    ] {
+    for (target, what) in
+        [("(b, a collate \"C\")", "COLLATE"), ("(a int4_ops)", "an operator class")]
+    {
         let sql = format!("insert into t values (1, 1) on conflict {target} do nothing");
         let got = support::run(&mut fixture.conn, &sql);
         let expected = format!("! ERROR 0A000 {what} in ON CONFLICT is not supported");

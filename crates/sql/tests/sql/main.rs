@@ -12,6 +12,8 @@
 //!   turns with PostgreSQL
 //! - [`collations`]: Collations in statements, blanks of character(n) and OIDs of rows out of
 //!   subqueries, against answers recorded from PostgreSQL 18
+//! - [`computed_indexes`]: Indexes on expressions and partial ones, against answers recorded from
+//!   PostgreSQL 18; and that their entries follow all changes of rows
 //! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
 //!   several sessions make of it
 //! - [`counters`]: What transactions count of tables and indexes, against PostgreSQL 18's answers
@@ -21,6 +23,8 @@
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
 //!   18; portals; formats; errors
+//! - [`foreign_keys`]: Foreign keys and deferrable keys, against answers recorded from PostgreSQL
+//!   18; and what several sessions make of them
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
@@ -66,11 +70,13 @@ mod buffers;
 mod changes;
 mod collated_clusters;
 mod collations;
+mod computed_indexes;
 mod conflicts;
 mod counters;
 mod cursors;
 mod expressions;
 mod extended;
+mod foreign_keys;
 mod fuzz;
 mod garbage;
 mod heap_checks;

@@ -48,6 +48,7 @@ fn start(dir: TempDir, method: IoMethod, direct: String) -> Fixture {
         io_method: method,
         io_direct: IoDirect::parse(&direct).expect("a list"),
         shared_buffers: 256,
+        index_compiler: Some(Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()
     };
     let engine = Engine::open(dir.path(), config).expect("open");

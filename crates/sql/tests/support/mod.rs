@@ -186,6 +186,8 @@ pub fn without_tables() -> Connection {
         let options = InitOptions { sync: false, ..InitOptions::default() };
         Engine::init(&dir, &options).expect("init");
         let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
+        let index_compiler = Some(std::sync::Arc::new(forebay_sql::IndexCompiler) as _);
+        let config = EngineConfig { index_compiler, ..config };
         Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
     });
     let session = ENGINE.session().expect("session");

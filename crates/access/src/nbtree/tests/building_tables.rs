@@ -166,7 +166,7 @@ impl Table {
         let rows = heap.indexable(changer, horizon, ReadAhead::default()).unwrap();
         let layouts = vec![AttrLayout::INT8];
         let (columns, not_null) = (vec![(0, None)], vec![true]);
-        let source = RowSource { layouts, columns, not_null, toast: None };
+        let source = RowSource { layouts, columns, computed: None, not_null, toast: None };
         let resources = resources(fixture, 1 << 20);
         let built = build_index(backend, rows, &source, &index, unique, &resources).unwrap();
         let places = match &built {

@@ -185,7 +185,7 @@ impl Printer<'_> {
 }
 
 /// Whether an index's expression needs no parentheses.
-fn looks_like_function(expr: &Expr) -> bool {
+pub fn looks_like_function(expr: &Expr) -> bool {
     match expr {
         Expr::Func(call) => {
             matches!(call.funcformat, CoercionForm::ExplicitCall | CoercionForm::SqlSyntax)

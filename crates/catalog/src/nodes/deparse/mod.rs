@@ -18,7 +18,7 @@ mod printer;
 mod simple;
 mod sql_syntax;
 
-pub use definitions::{CheckText, IndexKeyText, IndexText, KeySource};
+pub use definitions::{CheckText, IndexKeyText, IndexText, KeySource, looks_like_function};
 pub use printer::Style;
 
 use super::error::Result;

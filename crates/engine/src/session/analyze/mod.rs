@@ -18,10 +18,11 @@ use forebay_access::nbtree::KeyOrder;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::PG_STATISTIC;
 use forebay_catalog::{
-    ClassFigures, ColumnStatistics, ColumnTarget, Reader, Table, TableStatistics, store_statistics,
+    ClassFigures, ColumnStatistics, ColumnTarget, Reader, Table, TableIndex, TableStatistics,
+    store_statistics,
 };
 use forebay_format::ids::INVALID_XID;
-use forebay_format::{CommandId, Fork};
+use forebay_format::{CommandId, Fork, HeapTuple};
 use forebay_storage::progress::{Command, Progress};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
@@ -227,7 +228,9 @@ impl Session {
             let target = how.target.map_or(Some(default), |own| usize::try_from(own).ok());
             analyzed.push(Analyzed { index, how, target: target.unwrap_or(default), order });
         }
-        analyzed.retain(|column| column.target > 0);
+        // What is generated when it is read is not stored.
+        let is_stored = |column: &Analyzed| table.columns[column.index].generated != b'v';
+        analyzed.retain(|column| column.target > 0 && is_stored(column));
         Ok(analyzed)
     }
 
@@ -286,10 +289,33 @@ impl Session {
         let indexes = table.indexes.iter().filter(|index| index.ready && !options.vacuumed);
         for index in indexes {
             let pages = heap.pool.nblocks(index.locator, Fork::Main)?;
-            let figures = ClassFigures { pages, all_visible: 0, all_frozen: 0, ..figures };
+            let part = self.part_in_index(core, table, index, sample)?;
+            let tuples = (f64::from(tuples) * part).ceil() as f32;
+            let figures = ClassFigures { pages, tuples, all_visible: 0, all_frozen: 0, ..figures };
             self.update_class(core, index.oid, &figures, next)?;
         }
         Ok(())
+    }
+
+    /// The part of a table's rows that an index has.
+    fn part_in_index(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+        index: &TableIndex,
+        sample: &Sample,
+    ) -> Result<f64, EngineError> {
+        if index.trees.predicate.is_none() || sample.rows.is_empty() {
+            return Ok(1.0);
+        }
+        let source = self.source_of(core, table, index, &[])?;
+        let mut entries = 0_u32;
+        for row in &sample.rows {
+            self.check_cancel()?;
+            let tuple = HeapTuple::new(&row.tuple)?;
+            entries += u32::from(source.has_entry(&mut self.backend, tuple)?);
+        }
+        Ok(f64::from(entries) / sample.rows.len() as f64)
     }
 
     /// The statistics of a table's columns. Damaged ones are left out, with a warning in the log.

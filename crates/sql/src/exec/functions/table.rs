@@ -34,6 +34,7 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         super::log::TABLE,
         super::relations::TABLE,
         super::reg::TABLE,
+        super::definitions::TABLE,
         super::sequences::TABLE,
     ];
     let entry = |session| move |&(oid, call)| Entry { oid, call, session, rows: None };

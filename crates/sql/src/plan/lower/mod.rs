@@ -16,23 +16,46 @@ pub use collated::value_order;
 
 use super::catalog::Catalog;
 use super::expr::Expr;
+use super::reading::stored_expr;
 use crate::analyze::{AGGREGATES, Scope, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
 use forebay_engine::nodes::{
-    self, BoolExprType, BoolTestType, CaseExpr, CoerceViaIo, MinMaxOp, NullTestType, Var, type_of,
+    self, BoolExprType, BoolTestType, CaseExpr, CoerceViaIo, MinMaxOp, NullTestType, Var,
+    VarReturningType, type_of,
 };
 use forebay_types::{Oid, Repr, SqlType, oids};
+use std::sync::Arc;
 
 /// Where the columns of an expression are in the row at hand.
 pub trait Columns {
     /// The index of a column. None: there is none.
     fn index_of(&self, var: &Var) -> Option<usize>;
+
+    /// What a column is generated of that is not stored (None: that is stored out of line). None:
+    /// it is no such column.
+    fn generated(&self, _: &Var) -> Option<Option<Arc<str>>> {
+        None
+    }
+}
+
+/// What a column of a table is generated of when it is read.
+pub(super) fn virtual_tree(table: &Table, var: &Var) -> Option<Option<Arc<str>>> {
+    let number = i16::try_from(var.varattno).ok()?;
+    let mut columns = table.columns.iter();
+    let column = columns.find(|c| c.attnum == number && c.generated == b'v' && !c.dropped)?;
+    (var.varno == 1).then(|| column.default.clone())
 }
 
 impl Columns for Scope {
     fn index_of(&self, var: &Var) -> Option<usize> {
         Scope::index_of(self, var)
+    }
+
+    fn generated(&self, var: &Var) -> Option<Option<Arc<str>>> {
+        let mut generated = self.generated.iter();
+        let found = generated.find(|(number, _)| i32::from(*number) == var.varattno)?;
+        matches!(var.varno, 1 | 2).then(|| found.1.clone())
     }
 }
 
@@ -50,6 +73,10 @@ impl Columns for Table {
     fn index_of(&self, var: &Var) -> Option<usize> {
         let index = usize::try_from(var.varattno).ok()?.checked_sub(1)?;
         (var.varno == 1 && self.columns.get(index).is_some_and(|c| !c.dropped)).then_some(index)
+    }
+
+    fn generated(&self, var: &Var) -> Option<Option<Arc<str>>> {
+        virtual_tree(self, var)
     }
 }
 
@@ -85,6 +112,14 @@ pub fn is_reg(ty: Oid) -> bool {
     [REGPROC, REGPROCEDURE, REGOPER, REGOPERATOR, REGCLASS, REGTYPE, REGROLE, REGNAMESPACE]
         .contains(&ty)
         || ty == REGCOLLATION
+}
+
+/// Lets an expression over one row read that of another column.
+fn over(expr: &mut nodes::Expr, of: &Var) {
+    if let nodes::Expr::Var(var) = expr {
+        (var.varno, var.varnosyn) = (of.varno, of.varnosyn);
+    }
+    expr.visit_children_mut(&mut |child| over(child, of));
 }
 
 struct Lowering<'a> {
@@ -175,11 +210,24 @@ impl Lowering<'_> {
         Ok(lowered)
     }
 
+    /// A column that is generated when it is read: what it is generated of, over the same row.
+    fn generated(&mut self, var: &Var, tree: Option<&Arc<str>>) -> Result<Expr> {
+        if var.varreturningtype != VarReturningType::Default {
+            return Err(SqlError::unsupported("a virtual generated column of OLD or NEW"));
+        }
+        let mut expr = stored_expr(tree, "a virtual generated column")?;
+        over(&mut expr, var);
+        self.lower(&expr)
+    }
+
     #[inline(never)]
-    fn column(&self, var: &Var) -> Result<Expr> {
+    fn column(&mut self, var: &Var) -> Result<Expr> {
         let aggregate = (var.varno == AGGREGATES).then_some(var.varattno - 1);
         if let Some(number) = aggregate.and_then(|number| usize::try_from(number).ok()) {
             return Ok(Expr::Aggregate(number));
+        }
+        if let Some(tree) = self.columns.generated(var) {
+            return self.generated(var, tree.as_ref());
         }
         self.columns.index_of(var).map(Expr::Column).ok_or_else(|| match var.varattno {
             0 => SqlError::unsupported("a whole-row reference"),
