@@ -192,8 +192,8 @@ fn check_orders(server: &Postgres<'_>) {
         let fields: Vec<&str> = line.split('|').collect();
         let [type_oid, function] = [fields[0], fields[1]].map(|oid| oid.parse::<Oid>().unwrap());
         let Some(order) = KeyOrder::of_type(type_oid) else { continue };
-        assert_eq!(KeyOrder::of_support(function, &c), Some(order), "type {type_oid}");
         assert_eq!(order.is_equal_image(), fields[2] == "t", "type {type_oid}");
+        assert_eq!(KeyOrder::of_support(function, &c), Some(order), "type {type_oid}");
         known += 1;
     }
     assert!(known > 15, "{classes}");
