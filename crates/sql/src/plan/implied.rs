@@ -185,6 +185,8 @@ fn compared(condition: Comparing<'_>, wanted: Comparing<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_collation::{Definition, Provider};
+    use std::sync::Arc;
 
     fn compared_with(comparison: Comparison, value: i32) -> Expr {
         let value = Expr::Const(Datum::Int4(value));
@@ -227,5 +229,31 @@ mod tests {
         assert!(implied(&[&one], &both) && implied(&[&both], &one));
         let other = Expr::IsNotNull(Box::new(Expr::Column(1)));
         assert!(!implied(&[&one], &other) && !implied(&[], &not_null));
+    }
+
+    #[test]
+    fn comparisons_by_different_collations_say_nothing_of_each_other() {
+        use Comparison as C;
+        let definition = Definition {
+            name: "unicode",
+            provider: Provider::Icu,
+            locale: "und",
+            ctype: "und",
+            rules: None,
+            deterministic: true,
+        };
+        let by = Arc::new(Collation::open(&definition).expect("it is there"));
+        let pair = |text| Box::new((Expr::Column(0), Expr::Const(Datum::text(text))));
+        let bytes = |comparison, text| Expr::Compare(comparison, pair(text));
+        let words = |comparison, text| Expr::Collated(comparison, Arc::clone(&by), pair(text));
+        assert!(implied(&[&words(C::Lt, "a")], &words(C::Lt, "B")));
+        assert!(!implied(&[&words(C::Lt, "B")], &words(C::Lt, "a")));
+        assert!(implied(&[&bytes(C::Lt, "B")], &bytes(C::Lt, "a")));
+        assert!(!implied(&[&words(C::Lt, "a")], &bytes(C::Lt, "z")));
+        assert!(!implied(&[&bytes(C::Lt, "B")], &words(C::Lt, "z")));
+        assert!(implied(&[&bytes(C::Eq, "a")], &words(C::Lt, "B")));
+        assert!(!implied(&[&bytes(C::Eq, "a")], &bytes(C::Lt, "B")));
+        assert!(implied(&[&words(C::Lt, "B")], &bytes(C::Ne, "c")));
+        assert!(!implied(&[&words(C::Lt, "B")], &bytes(C::Ne, "a")));
     }
 }

@@ -67,10 +67,6 @@ fn unsupported_definitions_are_named() {
             "this form of ALTER TABLE ... ALTER COLUMN is not supported",
         ),
         (
-            "alter table t alter a type text collate \"C\"",
-            "ALTER COLUMN ... TYPE ... COLLATE is not supported",
-        ),
-        (
             "create table t (a int, foreign key (a, period b) references u)",
             "a FOREIGN KEY constraint with PERIOD is not supported",
         ),
