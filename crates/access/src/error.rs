@@ -8,8 +8,6 @@ use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
 use forebay_wal::WalError;
 
-use crate::index_expressions::ExpressionError;
-
 /// Why rows could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -174,4 +172,17 @@ impl RowWork {
         let of = if self == RowWork::LockUpdated { " of tuple" } else { "" };
         format!("while {what} {tid}{of} in relation \"{relation}\"")
     }
+}
+
+/// Why an index's expressions could not be evaluated over a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpressionError {
+    /// PostgreSQL's error code.
+    pub sqlstate: &'static str,
+    /// Its message.
+    pub message: String,
+    /// Its DETAIL line.
+    pub detail: Option<String>,
+    /// Its HINT line.
+    pub hint: Option<String>,
 }

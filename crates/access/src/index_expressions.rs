@@ -46,20 +46,6 @@ pub struct ComputedEntries {
     /// What evaluates them.
     pub expressions: Arc<dyn IndexExpressions>,
 }
-
-/// Why an index's expressions could not be evaluated over a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpressionError {
-    /// PostgreSQL's error code.
-    pub sqlstate: &'static str,
-    /// Its message.
-    pub message: String,
-    /// Its DETAIL line.
-    pub detail: Option<String>,
-    /// Its HINT line.
-    pub hint: Option<String>,
-}
-
 /// The values of an entry, from those of the table's columns and of the expressions.
 pub(crate) fn entry_values<'v>(
     sources: &'v [EntrySource],

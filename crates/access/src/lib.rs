@@ -28,13 +28,11 @@ pub mod vacuum_progress;
 mod vm;
 
 pub use codec::{form_row, layout_of};
-pub use error::{AccessError, RowWork};
+pub use error::{AccessError, ExpressionError, RowWork};
 pub use heap_check::{SkipPages, TableCheck};
 pub use index_build::{BuildReport, Built, RowSource, build_index};
 pub use index_check::IndexCheck;
-pub use index_expressions::{
-    ComputedEntries, EntrySource, ExpressionError, IndexExpressions, StoredValues,
-};
+pub use index_expressions::{ComputedEntries, EntrySource, IndexExpressions, StoredValues};
 pub use index_validate::{MissingRow, RowsInIndex, add_missing};
 pub use rewrite::{Rewrite, RewriteReport, RewrittenColumns};
 pub use sort::SortResources;

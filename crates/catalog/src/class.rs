@@ -89,6 +89,7 @@ impl Class {
                 children: class.bool(22)?,
                 populated: class.bool(25)?,
                 partition: class.bool(27)?,
+                typed: class.oid(4)? != 0,
             },
         })
     }
@@ -220,6 +221,7 @@ mod tests {
                 children: false,
                 populated: true,
                 partition: false,
+                typed: false,
             },
         }
     }

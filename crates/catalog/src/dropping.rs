@@ -93,21 +93,26 @@ pub fn tables_to_lock(
     Ok(tables)
 }
 
-/// Removes a relation, and what belongs to it, from the catalogs. Files of permanent ones go once
-/// the transaction has committed; a session removes those of its temporary tables itself.
-pub fn drop_rows(
+/// Removes temporary relations from the catalogs, with all that depends on them. Those that are
+/// gone are passed over. Returns the relations that went; a session removes their files itself.
+pub fn drop_temporary(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    oid: Oid,
-    name: &str,
-) -> Result<(), CatalogError> {
+    relations: &[Oid],
+) -> Result<Vec<Oid>, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
-    let gone = || CatalogError::refused("42P01", format!("relation \"{name}\" does not exist"));
-    writer.reader().class(oid)?.ok_or_else(gone)?;
-    let object = Object::relation(oid);
-    drop_all(&mut writer, object)?;
-    writer.next_command()
+    let mut objects = Vec::with_capacity(relations.len());
+    for oid in relations {
+        if writer.reader().class(*oid)?.is_some() {
+            objects.push(Object::relation(*oid));
+        }
+    }
+    let targets = targets_of(&mut writer, &objects)?;
+    drop_targets(&mut writer, &targets)?;
+    writer.next_command()?;
+    let gone = targets.iter().map(|target| target.object);
+    Ok(gone.filter(|object| object.class == CLASSES).map(|object| object.oid).collect())
 }
 
 /// Drops a sequence, which the caller has locked; with `cascade` the defaults that use it. 2BP01 if
@@ -301,6 +306,7 @@ pub(crate) fn drop_dependents(
     let dropped = &parts.dropped;
     dropped.iter().try_for_each(|object| check_object(writer, *object))?;
     dropped.iter().try_for_each(|object| each(writer, *object))?;
+    unmark_defaults(writer, dropped)?;
     dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
     dropped.iter().try_for_each(|object| writer.delete_notes(*object))?;
     Ok(parts)
@@ -374,21 +380,26 @@ pub(crate) fn drop_cascading(
             }
         }
     }
-    targets.iter().try_for_each(|target| check_object(writer, target.object))?;
-    unmark_defaults(writer, &targets)?;
-    targets.iter().try_for_each(|target| drop_object(writer, target.object))?;
-    targets.iter().try_for_each(|target| writer.delete_notes(target.object))?;
+    drop_targets(writer, &targets)?;
     Ok(told)
 }
 
+fn drop_targets(writer: &mut Writer<'_>, targets: &[Target]) -> Result<(), CatalogError> {
+    let objects: Vec<Object> = targets.iter().map(|target| target.object).collect();
+    objects.iter().try_for_each(|object| check_object(writer, *object))?;
+    unmark_defaults(writer, &objects)?;
+    objects.iter().try_for_each(|object| drop_object(writer, *object))?;
+    objects.iter().try_for_each(|object| writer.delete_notes(*object))
+}
+
 /// Columns whose defaults go, and whose tables stay, have none from now on.
-fn unmark_defaults(writer: &mut Writer<'_>, targets: &[Target]) -> Result<(), CatalogError> {
+fn unmark_defaults(writer: &mut Writer<'_>, gone: &[Object]) -> Result<(), CatalogError> {
     const HAS_DEFAULT: usize = PG_ATTRIBUTE.place("atthasdef");
-    for target in targets.iter().filter(|target| target.object.class == DEFAULTS) {
-        let found = writer.row(&PG_ATTRDEF_OID_INDEX, target.object.oid)?;
+    for object in gone.iter().filter(|object| object.class == DEFAULTS) {
+        let found = writer.row(&PG_ATTRDEF_OID_INDEX, object.oid)?;
         let row = Row(&found.values, PG_ATTRDEF.name);
         let (table, column) = (row.oid(1)?, row.int2(2)?);
-        if targets.iter().any(|other| other.object == Object::relation(table)) {
+        if gone.contains(&Object::relation(table)) {
             continue;
         }
         let key = [Datum::Oid(table), Datum::Int2(column)];
@@ -716,12 +727,10 @@ impl Database {
         // What belongs to a table goes with it.
         stale.retain(|class| matches!(class.kind, b'r' | b'S'));
         for class in &stale {
-            match drop_rows(self, backend, &mut tx, class.oid, &class.name) {
+            match drop_temporary(self, backend, &mut tx, &[class.oid]) {
                 // What PostgreSQL has made and is not understood here stays.
-                // A sequence may have gone with its table.
-                Err(CatalogError::Refused(why))
-                    if matches!(why.sqlstate, "0A000" | "2BP01" | "42P01") => {}
-                dropped => dropped?,
+                Err(CatalogError::Refused(why)) if why.sqlstate == "0A000" => {}
+                dropped => drop(dropped?),
             }
         }
         // Without any the transaction has no id, and its commit writes nothing.

@@ -14,7 +14,7 @@ use crate::database::Database;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::index_rows::{EXPRESSIONS, PREDICATE};
-use crate::key_triggers::{KeyAction, KeyWork};
+use crate::keys::{KeyAction, KeyWork};
 use crate::names::joined;
 use crate::object_rows::{ConstraintRow, int2s};
 use crate::objects::{Dependency, Object};

@@ -23,7 +23,7 @@ use crate::index_def::{ConstraintKind, IndexDef, IndexExpression, IndexKey};
 use crate::index_rows::{CSTRING, DESCENDING, NULLS_FIRST};
 use crate::index_state::{IndexStep, set_flags};
 use crate::inplace::RelationFigures;
-use crate::key_triggers::KeyWork;
+use crate::keys::KeyWork;
 use crate::names::{MAX_NAME, index_columns, joined};
 use crate::object_rows::{ConstraintRow, IndexRowValues};
 use crate::objects::{Dependency, Object};

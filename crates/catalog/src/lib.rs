@@ -42,6 +42,7 @@ mod index_twin;
 mod inplace;
 mod invalidate;
 mod key_triggers;
+mod keys;
 mod layout;
 mod like;
 mod limits;
@@ -103,8 +104,8 @@ pub use databases::Databases;
 pub use defaults::set_default;
 pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
-    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_tables,
-    tables_to_lock,
+    Dropped, check_index_free, drop_constraint, drop_index, drop_sequence, drop_tables,
+    drop_temporary, tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
@@ -120,7 +121,7 @@ pub use index_state::{IndexStep, step_index};
 pub use index_trees::IndexTrees;
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
-pub use key_triggers::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
+pub use keys::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};

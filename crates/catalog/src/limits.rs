@@ -11,6 +11,8 @@ use crate::error::CatalogError;
 use crate::schema::HEAP_AM;
 use crate::table::{Column, Limits};
 
+const OTHER_METHOD: &str = "its access method is not supported";
+
 /// The parts of a pg_class row that may be limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassTraits {
@@ -24,6 +26,8 @@ pub(crate) struct ClassTraits {
     pub children: bool,
     pub populated: bool,
     pub partition: bool,
+    /// It is a table of a composite type, which has its columns.
+    pub typed: bool,
 }
 
 /// A column's pg_attribute row.
@@ -37,7 +41,9 @@ pub(crate) struct Attribute {
 
 /// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
 pub(crate) fn of(kind: u8, class: &ClassTraits) -> Limits {
+    let other_method = class.access_method != HEAP_AM && kind != b'S';
     let insert = [
+        (other_method, OTHER_METHOD),
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
         (class.unlogged, "it is unlogged"),
@@ -49,11 +55,18 @@ pub(crate) fn of(kind: u8, class: &ClassTraits) -> Limits {
     let vacuum = [
         (kind == b'S', "it is a sequence"),
         (class.unlogged, "it is unlogged"),
-        (class.access_method != HEAP_AM, "its access method is not supported"),
+        (class.access_method != HEAP_AM, OTHER_METHOD),
     ];
     let vacuum = vacuum.into_iter().find_map(|(has, why)| has.then_some(why));
     let read = unreadable(kind, class);
-    Limits { read, insert, vacuum, unlogged: class.unlogged }
+    let alter = [
+        (other_method, OTHER_METHOD),
+        (kind == b'm', "it is a materialized view"),
+        (class.partition, "it is a partition"),
+        (class.typed, "it is a table of a composite type"),
+    ];
+    let alter = alter.into_iter().find_map(|(has, why)| has.then_some(why));
+    Limits { read, insert, vacuum, alter, other_method, unlogged: class.unlogged }
 }
 
 fn unreadable(kind: u8, class: &ClassTraits) -> Option<String> {

@@ -76,11 +76,25 @@ impl Reader<'_> {
         class.map(|class| self.table(&class)).transpose()
     }
 
-    /// The tables whose names are wanted.
-    pub fn tables(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Table>, CatalogError> {
+    /// The tables whose names are wanted, and why others of them are left out: the catalogs
+    /// contradict each other about them.
+    pub fn tables(
+        &mut self,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<(Vec<Table>, Vec<CatalogError>), CatalogError> {
         let mut classes = self.classes(Rows::All(&PG_CLASS))?;
         classes.retain(|class| class.is_table() && wanted(&class.name));
-        classes.iter().map(|class| self.table(class)).collect()
+        let (mut tables, mut broken) = (Vec::with_capacity(classes.len()), Vec::new());
+        for class in &classes {
+            match self.table(class) {
+                Ok(table) => tables.push(table),
+                Err(CatalogError::Refused(why)) if why.sqlstate == "XX001" => {
+                    broken.push(CatalogError::Refused(why));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((tables, broken))
     }
 
     /// The columns of a relation.

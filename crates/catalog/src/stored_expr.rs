@@ -36,6 +36,11 @@ impl StoredExpr {
         }
         StoredExpr { tree: nodes::write(expr).into(), columns, references: distinct }
     }
+
+    /// The relations that it refers to: sequences.
+    pub fn relations(&self) -> impl Iterator<Item = Oid> {
+        self.references.iter().filter(|(class, _)| *class == CLASSES).map(|(_, oid)| *oid)
+    }
 }
 
 /// A check of a table's rows.

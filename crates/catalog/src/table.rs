@@ -11,7 +11,7 @@ use forebay_types::{Oid, Repr, type_info};
 use crate::error::CatalogError;
 use crate::figures::Figures;
 use crate::index::TableIndex;
-use crate::key_triggers::KeyTrigger;
+use crate::keys::KeyTrigger;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
 use crate::schema::{C_COLLATION, PG_CATALOG};
@@ -161,6 +161,10 @@ pub(crate) struct Limits {
     pub insert: Option<&'static str>,
     /// Why it cannot be vacuumed.
     pub vacuum: Option<&'static str>,
+    /// Why its columns and its constraints are not to be changed.
+    pub alter: Option<&'static str>,
+    /// Whether something else than a heap keeps its rows.
+    pub other_method: bool,
     /// Whether its changes must not be logged.
     pub unlogged: bool,
 }
@@ -254,6 +258,20 @@ impl Table {
         }
     }
 
+    /// Fails (0A000) if its columns and constraints are not its own to change: of a materialized
+    /// view, a table of a composite type, and a partition.
+    pub fn check_own_columns(&self) -> Result<(), CatalogError> {
+        self.limits.alter.map_or(Ok(()), |why| Err(self.refusal("alter", why)))
+    }
+
+    /// Fails (0A000) if its rows are not in a heap.
+    pub fn check_heap(&self, verb: &str) -> Result<(), CatalogError> {
+        match self.limits.other_method {
+            true => Err(self.refusal(verb, "its access method is not supported")),
+            false => Ok(()),
+        }
+    }
+
     /// Fails (42809) if it is a sequence: only its functions change it.
     fn check_no_sequence(&self) -> Result<(), CatalogError> {
         match self.kind {
@@ -322,6 +340,9 @@ impl Table {
         }
         self.check_vacuumable()?;
         self.check_readable()?;
+        if self.kind == b'm' && !self.indexes.is_empty() {
+            return Err(self.refusal("rewrite", "it is a materialized view with indexes"));
+        }
         match self.indexes.iter().find_map(|index| Some((index, index.unknown.as_ref()?))) {
             None => Ok(()),
             Some((index, why)) => {

@@ -59,7 +59,7 @@ pub use failure::Failure;
 pub use forebay_access::SkipPages;
 pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
-pub use forebay_access::nbtree::{Condition, Direction, Operator};
+pub use forebay_access::nbtree::{Condition, Direction, KeyOrder, Operator};
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_access::sequence::SequenceRules;
 pub use forebay_access::{

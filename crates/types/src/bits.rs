@@ -3,7 +3,7 @@
 use crate::error::{Result, ValueError};
 
 /// Bits that a string may have.
-pub(crate) const MAX_BITS: usize = i32::MAX as usize - 7;
+pub const MAX_BITS: usize = i32::MAX as usize - 7;
 
 /// Reads `0101`, `b0101` or `x1f`: how many bits, and their bytes.
 pub(crate) fn parse(text: &str) -> Result<(u32, Vec<u8>)> {

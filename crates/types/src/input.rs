@@ -128,6 +128,9 @@ fn vector_in(text: &str, ty: SqlType) -> Result<Datum<'static>> {
         .filter(|word| !word.is_empty())
         .map(|word| text_in(word, element))
         .collect::<Result<Vec<_>>>()?;
+    if items.is_empty() {
+        return Ok(Datum::Array(Array::empty_vector(element.oid())));
+    }
     let dim = Dim { len: items.len() as i32, lower: 0 };
     Ok(Datum::Array(Array::of(element.oid(), &[dim], &items)?))
 }

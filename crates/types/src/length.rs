@@ -35,9 +35,38 @@ pub fn text_of(len: usize) -> Result<String> {
     Ok(text)
 }
 
+/// Appends a text so many times, by copies of what was appended already.
+pub fn push_repeated(out: &mut String, piece: &str, times: usize) {
+    let (start, whole) = (out.len(), piece.len() * times);
+    if whole > 0 {
+        out.push_str(piece);
+    }
+    while out.len() - start < whole {
+        let done = out.len() - start;
+        out.extend_from_within(start..start + done.min(whole - done));
+    }
+}
+
+/// Checks that a value of so many bytes, its length word included, can be allocated.
+pub fn check_alloc(bytes: usize) -> Result<()> {
+    if bytes <= MAX_ALLOC {
+        return Ok(());
+    }
+    Err(ValueError::new("XX000", format!("invalid memory alloc request size {bytes}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_are_repeated() {
+        for (piece, times) in [("", 7), ("ab", 0), ("ab", 1), ("\u{e9}x", 7), ("x", 1000)] {
+            let mut out = "at ".to_owned();
+            push_repeated(&mut out, piece, times);
+            assert_eq!(out, "at ".to_owned() + &piece.repeat(times));
+        }
+    }
 
     #[test]
     fn a_string_ends_where_postgresqls_does() {

@@ -43,7 +43,9 @@ pub use facts::{Repr, TypeInfo, all_types, type_by_name, type_info, type_name};
 pub use inet::Inet;
 pub use input::{array_elements, float4_in, float8_in, int_in, text_in, text_in_as};
 pub use interval::Interval;
-pub use length::{HEADER, MAX_ALLOC, check_enlarge, enlarge, out_of_memory, text_of};
+pub use length::{
+    HEADER, MAX_ALLOC, check_alloc, check_enlarge, enlarge, out_of_memory, push_repeated, text_of,
+};
 pub use numeric::Numeric;
 pub use oid::{Oid, oids};
 pub use output::{array_text, text_out, text_out_as, to_text, to_text_as};

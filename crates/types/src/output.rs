@@ -198,6 +198,13 @@ mod tests {
         assert_eq!(text(Datum::bytes(&[0, 255]), SqlType::Bytea), "\\x00ff");
         let vector = Array::list(oids::INT2, &[Datum::Int2(1), Datum::Int2(-2)]).expect("it");
         assert_eq!(text(Datum::Array(vector), SqlType::Int2Vector), "1 -2");
+        // PostgreSQL gives an empty one a dimension; with its length word it has 24 bytes.
+        for (ty, element) in [(SqlType::OidVector, oids::OID), (SqlType::Int2Vector, oids::INT2)] {
+            let Ok(Datum::Array(empty)) = crate::input::text_in(" ", ty) else { panic!("{ty:?}") };
+            let words = [1, 0, element, 0, 0].into_iter().flat_map(u32::to_le_bytes);
+            assert_eq!(empty.bytes(), words.collect::<Vec<u8>>());
+            assert_eq!(text(Datum::Array(empty), ty), "");
+        }
         let short = Datum::Array(Array::stored(&b"short"[..]));
         assert_eq!(to_text(&short, SqlType::OidVector).expect_err("short").sqlstate(), "XX001");
         let point = to_text(&Datum::Carried(600, vec![0; 16].into()), SqlType::of(600));

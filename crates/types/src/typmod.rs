@@ -15,6 +15,7 @@ use crate::datetime::typmod as times;
 use crate::datum::Datum;
 use crate::error::{Result, ValueError};
 use crate::facts::type_name;
+use crate::length::{check_alloc, out_of_memory, push_repeated};
 use crate::numeric::Numeric;
 use crate::oid::Oid;
 use crate::sqltype::SqlType;
@@ -192,8 +193,10 @@ fn padded<'a>(text: Cow<'a, str>, len: usize, explicit: bool) -> Result<Cow<'a, 
     if missing == 0 {
         return Ok(text);
     }
+    check_alloc(text.len() + missing + HEADER as usize)?;
     let mut text = text.into_owned();
-    text.extend(std::iter::repeat_n(' ', missing));
+    text.try_reserve_exact(missing).map_err(|_| out_of_memory(missing))?;
+    push_repeated(&mut text, " ", missing);
     Ok(Cow::Owned(text))
 }
 
@@ -204,7 +207,12 @@ fn sized_bits<'a>(
     wanted: u32,
     explicit: bool,
 ) -> Result<Datum<'a>> {
-    if len == wanted || ty == SqlType::Varbit && len < wanted || wanted == 0 {
+    // As in PostgreSQL, a length that no bit string has asks for nothing.
+    if wanted as usize > bits::MAX_BITS
+        || len == wanted
+        || ty == SqlType::Varbit && len < wanted
+        || wanted == 0
+    {
         return Ok(Datum::Bits(len, bytes));
     }
     if !explicit {

@@ -45,6 +45,15 @@ pub struct CollatedOrder {
 }
 
 impl KeyOrder {
+    /// Whether trailing blanks do not count: that of character(n).
+    pub fn is_padded(&self) -> bool {
+        match self {
+            KeyOrder::Padded => true,
+            KeyOrder::Collated(order) => order.padded,
+            _ => false,
+        }
+    }
+
     /// The order of a support function, by its OID in pg_proc, with texts by a collation. None if
     /// the function is not known.
     pub fn of_support(function: Oid, collation: &Arc<Collation>) -> Option<KeyOrder> {

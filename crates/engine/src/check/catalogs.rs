@@ -192,6 +192,7 @@ impl Finder<'_, '_> {
             let path = directory.join(schemas.filenode.to_string());
             let namespaces = &mut rows.namespaces;
             self.scan(&path, &mut |tuple| add(namespaces, cluster.rows.namespace(tuple)))?;
+            self.say_homeless(&classes, &rows);
         }
         if cluster.shut_down {
             self.read_indexes(&directory, &mut rows)?;
@@ -229,6 +230,20 @@ impl Finder<'_, '_> {
         {
             let what = "pg_class has no rows of relations that have columns";
             (self.say)(path, &format!("{what}: {}, the first with OID {first}", lost.len()));
+        }
+    }
+
+    /// Tells of relations whose schemas do not exist.
+    fn say_homeless(&mut self, path: &Path, rows: &Rows) {
+        // After a crash pg_namespace may be older than pg_class.
+        if !self.cluster.shut_down {
+            return;
+        }
+        for RelationRow { oid, name, namespace, .. } in &rows.relations {
+            if !rows.namespaces.contains_key(namespace) {
+                let what = format!("relation \"{name}\" ({oid}) is in schema {namespace}");
+                (self.say)(path, &format!("{what}, which pg_namespace does not have"));
+            }
         }
     }
 

@@ -22,6 +22,7 @@ impl Session {
     ) -> Result<(), EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_sequences_of(core, default.into_iter())?;
             let (tx, backend) = session.changing()?;
             Ok(catalog::set_default(&core.database, backend, tx, (table, column), default)?)
         })
@@ -31,6 +32,7 @@ impl Session {
     pub fn add_check(&mut self, table: &Table, def: &CheckDef) -> Result<String, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_sequences_of(core, [&def.condition].into_iter())?;
             let (tx, backend) = session.changing()?;
             Ok(catalog::add_check(&core.database, backend, tx, table, def)?)
         })
@@ -84,6 +86,7 @@ impl Session {
     ) -> Result<i16, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_sequences_of(core, def.default.iter())?;
             let (tx, backend) = session.changing()?;
             let number = catalog::add_column(&core.database, backend, tx, (table, def), missing)?;
             if table.toasting.relation.is_none() {

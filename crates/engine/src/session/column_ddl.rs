@@ -110,6 +110,7 @@ impl Session {
     ) -> Result<(), EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_sequences_of(core, [value.0].into_iter())?;
             let (tx, backend) = session.changing()?;
             let of = (table, column);
             Ok(catalog::replace_default(&core.database, backend, tx, of, value)?)

@@ -423,6 +423,7 @@ fn no_index(name: &str) -> EngineError {
 
 /// Refuses tables whose indexes cannot be built.
 pub(super) fn check_indexable(table: &Table) -> Result<(), EngineError> {
+    table.check_heap("index")?;
     let why = if !matches!(table.kind, b'r' | b't') {
         "it is not an ordinary table"
     } else if !table.is_prunable() {

@@ -43,6 +43,7 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
+//! - `referred`: locks of what new rows of the catalogs refer to
 //! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: their locales; `schemas`:
 //!   schemas, roles, comments;
 //!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
@@ -99,6 +100,7 @@ mod parameters;
 mod parts;
 mod path;
 mod pool;
+mod referred;
 mod reindex_concurrently;
 mod relation_ddl;
 mod relation_kinds;

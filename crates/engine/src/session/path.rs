@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_catalog::schema::PG_CATALOG;
+use forebay_catalog::schema::{PG_CATALOG, PG_NAMESPACE};
+use forebay_txn::locks::LockMode;
 use forebay_types::Oid;
 
 use super::known_path::{KnownPath, PathEntry};
+use super::referred::object_lock;
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
@@ -73,8 +75,20 @@ impl Session {
         Ok(self.path(core)?.iter().filter_map(|entry| entry.namespace).collect())
     }
 
-    /// The namespace for a new object: of that schema, or the first of the search path.
+    /// The namespace for a new object: of that schema, or the first of the search path. Nobody
+    /// drops it before the transaction ends.
     pub(super) fn namespace_for_new(
+        &mut self,
+        core: &InDatabase,
+        schema: Option<&str>,
+    ) -> Result<Oid, EngineError> {
+        let find = |session: &mut Session| session.find_for_new(core, schema).map(Some);
+        let tag = |oid: &Oid| Some(object_lock(core.database.oid, PG_NAMESPACE.oid, *oid));
+        let found = self.lock_found(core, LockMode::AccessShare, find, tag)?;
+        found.ok_or_else(|| EngineError::internal("a schema that was found is none"))
+    }
+
+    fn find_for_new(
         &mut self,
         core: &InDatabase,
         schema: Option<&str>,

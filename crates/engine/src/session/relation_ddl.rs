@@ -20,9 +20,10 @@ impl Session {
         self.check_locked(table, LockMode::AccessExclusive)
     }
 
-    /// Refuses a table that others inherit from or that inherits, or whose rows are values of
-    /// columns.
+    /// Refuses a table whose columns and constraints are not its own to change: one that others
+    /// inherit from or that inherits, whose rows are values of columns, or that has a type.
     pub fn check_alone(&mut self, table: &Table) -> Result<(), EngineError> {
+        table.check_own_columns()?;
         self.call(|session, core| {
             let (tx, backend) = session.changing()?;
             Ok(catalog::check_alone(&core.database, backend, tx, table)?)
@@ -140,7 +141,7 @@ impl Session {
         owner: &str,
     ) -> Result<(), EngineError> {
         core.database.check_event_triggers()?;
-        let owner = self.role_by_name(core, owner)?.oid;
+        let owner = self.owner_named(core, owner)?;
         let (tx, backend) = self.changing()?;
         Ok(catalog::set_relation_owner(&core.database, backend, tx, (oid, owner))?)
     }
@@ -203,14 +204,8 @@ impl Session {
             let message = format!("permission denied for schema {schema}");
             return Err(EngineError::statement("42501", message));
         }
-        let tag = LockTag::Object {
-            database: core.database.oid,
-            class: catalog::schema::PG_NAMESPACE.oid,
-            object: to,
-        };
         // Nobody drops the schema meanwhile.
-        self.lock(core, tag, LockMode::AccessShare)?;
-        if self.namespace(core, schema)? != Some(to) {
+        if self.namespace_for_new(core, Some(schema))? != to {
             return Err(no_schema(schema));
         }
         self.lock_name(core, to, name)?;

@@ -27,26 +27,35 @@ impl Session {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<NamedRelation>, EngineError> {
-        self.call(|session, core| match schema {
-            Some(PG_TEMP) => session.temporary_relation(core, name),
-            Some(schema) => match session.namespace(core, schema)? {
-                Some(namespace) => session.relation_in(core, namespace, name),
-                None => Ok(None),
-            },
-            None => {
-                let path = session.path(core)?;
-                for entry in path.iter() {
-                    let found = match entry.namespace {
-                        Some(namespace) => session.relation_in(core, namespace, name)?,
-                        None => session.temporary_relation(core, name)?,
-                    };
-                    if found.is_some() {
-                        return Ok(found);
-                    }
-                }
-                Ok(None)
+        self.call(|session, core| session.find_relation(core, schema, name))
+    }
+
+    pub(super) fn find_relation(
+        &mut self,
+        core: &InDatabase,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<NamedRelation>, EngineError> {
+        match schema {
+            Some(PG_TEMP) => return self.temporary_relation(core, name),
+            Some(schema) => {
+                return match self.namespace(core, schema)? {
+                    Some(namespace) => self.relation_in(core, namespace, name),
+                    None => Ok(None),
+                };
             }
-        })
+            None => {}
+        }
+        for entry in self.path(core)?.iter() {
+            let found = match entry.namespace {
+                Some(namespace) => self.relation_in(core, namespace, name)?,
+                None => self.temporary_relation(core, name)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     fn temporary_relation(

@@ -11,6 +11,7 @@ use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
 use super::path::no_schema;
+use super::referred::object_lock;
 use super::state::Session;
 use crate::core::InDatabase;
 use crate::error::EngineError;
@@ -32,10 +33,6 @@ pub enum CommentOn {
     Tablespace(String),
 }
 
-fn object_lock(database: Oid, class: Oid, object: Oid) -> LockTag {
-    LockTag::Object { database, class, object }
-}
-
 impl Session {
     /// Creates a schema. False: there is one of that name, and that is no error.
     pub fn create_schema(
@@ -46,7 +43,7 @@ impl Session {
     ) -> Result<bool, EngineError> {
         self.call(|session, core| {
             let owner = match owner {
-                Some(name) => session.role_by_name(core, name)?.oid,
+                Some(name) => session.owner_named(core, name)?,
                 None => core.role,
             };
             core.database.check_event_triggers()?;
@@ -106,7 +103,7 @@ impl Session {
     pub fn set_schema_owner(&mut self, name: &str, owner: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
             let oid = session.schema_to_change(core, name)?;
-            let owner = session.role_by_name(core, owner)?.oid;
+            let owner = session.owner_named(core, owner)?;
             let (tx, backend) = session.changing()?;
             let changed = (None, Some(owner));
             Ok(catalog::alter_schema(&core.database, backend, tx, oid, changed)?)
@@ -195,10 +192,7 @@ impl Session {
 
     /// Locks a role that is to be changed.
     fn role_to_change(&mut self, core: &InDatabase, name: &str) -> Result<RoleRow, EngineError> {
-        let role = self.role_by_name(core, name)?;
-        let tag = object_lock(0, PG_AUTHID.oid, role.oid);
-        self.lock(core, tag, LockMode::AccessExclusive)?;
-        self.role_by_name(core, name)
+        self.lock_role(core, name, LockMode::AccessExclusive)
     }
 
     /// Changes values of a role in pg_authid.
@@ -266,7 +260,8 @@ impl Session {
         options: MemberOptions,
     ) -> Result<bool, EngineError> {
         self.call(|session, core| {
-            let pair = (session.role_to_change(core, role)?, session.role_by_name(core, member)?);
+            let member = session.lock_role(core, member, LockMode::AccessShare)?;
+            let pair = (session.role_to_change(core, role)?, member);
             let (tx, backend) = session.changing()?;
             let pair = (&pair.0, &pair.1);
             Ok(catalog::grant_role(&core.database, backend, tx, pair, options)?)
@@ -281,7 +276,8 @@ impl Session {
         options: MemberOptions,
     ) -> Result<bool, EngineError> {
         self.call(|session, core| {
-            let pair = (session.role_to_change(core, role)?, session.role_by_name(core, member)?);
+            let member = session.lock_role(core, member, LockMode::AccessShare)?;
+            let pair = (session.role_to_change(core, role)?, member);
             let (tx, backend) = session.changing()?;
             let pair = (&pair.0, &pair.1);
             Ok(catalog::revoke_role(&core.database, backend, tx, pair, options)?)
@@ -301,7 +297,7 @@ impl Session {
                 None => 0,
             };
             let database = match database {
-                Some(name) => session.database_oid(core, name)?,
+                Some(name) => session.database_to_change(core, name, LockMode::AccessShare)?.oid,
                 None => 0,
             };
             let tag = object_lock(database, PG_AUTHID.oid, role);
@@ -324,18 +320,44 @@ impl Session {
     /// Writes a comment, or removes it.
     pub fn comment(&mut self, on: &CommentOn, text: Option<&str>) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let on = session.commented(core, on)?;
-            let database = if on.class == PG_CLASS.oid || on.class == PG_NAMESPACE.oid {
+            let on = session.lock_commented(core, on)?;
+            if on.class == PG_CLASS.oid || on.class == PG_NAMESPACE.oid {
                 core.database.check_event_triggers()?;
-                core.database.oid
-            } else {
-                0
-            };
-            let tag = object_lock(database, on.class, on.oid);
-            session.lock(core, tag, LockMode::ShareUpdateExclusive)?;
+            }
             let (tx, backend) = session.changing()?;
             Ok(catalog::comment(&core.database, backend, tx, on, text)?)
         })
+    }
+
+    /// Finds what a comment is about, and locks it: nobody drops it, and nobody else comments it.
+    fn lock_commented(
+        &mut self,
+        core: &InDatabase,
+        on: &CommentOn,
+    ) -> Result<Commented, EngineError> {
+        let database = core.database.oid;
+        if let CommentOn::Relation(_, _, b'i') = on {
+            // Its table, with which it may be dropped.
+            let index = self.commented(core, on)?.oid;
+            let snapshot = core.xacts.snapshot(&self.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+            let class = reader.class(index)?;
+            let table = class.map(|class| reader.table_of_index(&class)).transpose()?.flatten();
+            if let Some(relation) = table {
+                let tag = LockTag::Relation { database, relation };
+                self.lock(core, tag, LockMode::AccessShare)?;
+            }
+        }
+        let find = |session: &mut Session| session.commented(core, on).map(Some);
+        let mode = LockMode::ShareUpdateExclusive;
+        let found = self.lock_found(core, mode, find, |&Commented { class, oid, .. }| {
+            Some(match class {
+                _ if class == PG_CLASS.oid => LockTag::Relation { database, relation: oid },
+                _ if class == PG_NAMESPACE.oid => object_lock(database, class, oid),
+                _ => object_lock(0, class, oid),
+            })
+        })?;
+        found.ok_or_else(|| EngineError::internal("an object that was found is none"))
     }
 
     fn commented(&mut self, core: &InDatabase, on: &CommentOn) -> Result<Commented, EngineError> {

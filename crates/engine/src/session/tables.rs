@@ -15,6 +15,7 @@ use super::state::Session;
 use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
 use crate::error::EngineError;
+use crate::warning::Warning;
 
 impl Session {
     /// Finds a table; without a schema by the search path. It takes no lock, so the table may be
@@ -151,15 +152,16 @@ impl Session {
         core: &InDatabase,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
-        if let Some(oid) = core.database.cache.namespace(name) {
+        let open = self.running()?;
+        // What all sessions know is not what a transaction has made of its schemas.
+        let shared = !open.changed_catalogs;
+        if shared && let Some(oid) = core.database.cache.namespace(name) {
             return Ok(Some(oid));
         }
         let version = core.database.cache.version();
-        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let snapshot = core.xacts.snapshot(&open.tx);
         let found = Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?;
-        if let Some(oid) =
-            found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs))
-        {
+        if let Some(oid) = found.filter(|_| shared) {
             core.database.cache.put_namespace(version, name, oid);
         }
         Ok(found)
@@ -221,7 +223,8 @@ impl Session {
         self.tables_named(|_| true)
     }
 
-    /// The tables whose names `wanted` accepts, as the transaction sees them now.
+    /// The tables whose names `wanted` accepts, as the transaction sees them now. A warning tells
+    /// of one that is left out because the catalogs contradict each other about it.
     pub fn tables_named(
         &mut self,
         wanted: impl Fn(&str) -> bool,
@@ -229,7 +232,14 @@ impl Session {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            Ok(reader.tables(&wanted)?.into_iter().map(Arc::new).collect())
+            let (tables, broken) = reader.tables(&wanted)?;
+            session.warnings.extend(broken.into_iter().map(|error| Warning {
+                sqlstate: error.sqlstate(),
+                message: error.to_string(),
+                detail: None,
+                hint: None,
+            }));
+            Ok(tables.into_iter().map(Arc::new).collect())
         })
     }
 
@@ -294,6 +304,9 @@ impl Session {
             let message = format!("relation \"{name}\" already exists");
             return Err(EngineError::statement("42P07", message));
         }
+        let expressions = columns.iter().filter_map(|column| column.default.as_ref());
+        let conditions = new.checks.iter().map(|check| &check.condition);
+        self.lock_sequences_of(core, expressions.chain(conditions))?;
         let (tx, backend) = self.changing()?;
         let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
         let tag = LockTag::Relation { database: core.database.oid, relation: locator.rel };

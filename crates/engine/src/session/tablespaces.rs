@@ -15,9 +15,10 @@ use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
-    /// The OID of a tablespace. 42704 if there is none.
+    /// The OID of a tablespace, which is not dropped before the transaction ends. 42704 if there
+    /// is none.
     pub fn tablespace_named(&mut self, name: &str) -> Result<Oid, EngineError> {
-        self.call(|session, core| session.tablespace_oid(core, name))
+        self.call(|session, core| session.lock_tablespace(core, name, LockMode::AccessShare))
     }
 
     pub(super) fn tablespace_oid(
@@ -42,7 +43,7 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let owner = match owner {
-                Some(name) => session.role_by_name(core, name)?.oid,
+                Some(name) => session.owner_named(core, name)?,
                 None => core.role,
             };
             session.lock_tablespace_name(core, name)?;
@@ -95,7 +96,7 @@ impl Session {
     /// anything in it.
     pub fn drop_tablespace(&mut self, name: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let oid = session.tablespace_oid(core, name)?;
+            let oid = session.lock_tablespace(core, name, LockMode::AccessExclusive)?;
             if oid < forebay_format::ids::FIRST_UNPINNED_OID {
                 let message = format!(
                     "cannot drop tablespace {name} because it is required by the database \
@@ -103,9 +104,6 @@ impl Session {
                 );
                 return Err(EngineError::statement("2BP01", message));
             }
-            let tag = ddl::name_lock(0, PG_TABLESPACE.oid, name);
-            session.lock(core, tag, LockMode::AccessExclusive)?;
-            session.tablespace_oid(core, name)?;
             let (tx, backend) = session.changing()?;
             catalog::drop_tablespace(&core.database, backend, tx, oid)?;
             let smgr = core.pool.smgr();
@@ -126,7 +124,7 @@ impl Session {
     /// Renames a tablespace.
     pub fn rename_tablespace(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let oid = session.tablespace_oid(core, name)?;
+            let oid = session.lock_tablespace(core, name, LockMode::AccessExclusive)?;
             session.lock_tablespace_name(core, to)?;
             let (tx, backend) = session.changing()?;
             let changed = (Some(to), None);
@@ -137,8 +135,8 @@ impl Session {
     /// Gives a tablespace another owner.
     pub fn set_tablespace_owner(&mut self, name: &str, owner: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let oid = session.tablespace_oid(core, name)?;
-            let owner = session.role_by_name(core, owner)?.oid;
+            let oid = session.lock_tablespace(core, name, LockMode::AccessExclusive)?;
+            let owner = session.owner_named(core, owner)?;
             let (tx, backend) = session.changing()?;
             let changed = (None, Some(owner));
             Ok(catalog::alter_tablespace(&core.database, backend, tx, oid, changed)?)

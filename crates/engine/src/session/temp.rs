@@ -162,17 +162,14 @@ impl Session {
 
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &InDatabase, doomed: Vec<TempTable>) -> Result<(), EngineError> {
-        for TempTable { oid, name, .. } in doomed {
-            // A sequence may have gone with its table.
-            if !self.temp.live().any(|table| table.oid == oid) {
-                continue;
-            }
-            let owned = self.sequences_of(core, oid)?;
-            let (tx, backend) = self.changing()?;
-            forebay_catalog::drop_rows(&core.database, backend, tx, oid, &name)?;
-            self.note_temp_dropped(oid);
-            owned.into_iter().for_each(|(sequence, _)| self.note_temp_dropped(sequence));
+        if doomed.is_empty() {
+            return Ok(());
         }
+        let doomed: Vec<Oid> = doomed.into_iter().map(|table| table.oid).collect();
+        let (tx, backend) = self.changing()?;
+        // All at once: some depend on others.
+        let gone = forebay_catalog::drop_temporary(&core.database, backend, tx, &doomed)?;
+        gone.into_iter().for_each(|relation| self.note_temp_dropped(relation));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::error::{Result, SqlError};
 use forebay_engine::nodes::{
     BoolExprType, BoolTestType, BooleanTest, CoercionForm, Expr, Location, NullTest, NullTestType,
 };
-use forebay_types::{Datum, oids};
+use forebay_types::{Datum, Oid, oids};
 use sqlparser::ast;
 
 /// like_escape(text, text)
@@ -59,13 +59,20 @@ impl Binder<'_> {
     #[inline(never)]
     fn null_test(&mut self, e: &ast::Expr, position: u32, test: NullTestType) -> Result<Typed> {
         let operand = self.bind(e)?;
+        let argisrow = self.is_row(operand.ty())?;
         let test = NullTest {
             arg: Box::new(operand.expr),
             nulltesttype: test,
-            argisrow: false,
+            argisrow,
             location: Location::UNKNOWN,
         };
         Ok(Typed::new(test, position))
+    }
+
+    /// Whether values of a type are rows, of which a test for NULL looks at each field.
+    fn is_row(&mut self, ty: Oid) -> Result<bool> {
+        let base = self.names.base_type(ty)?;
+        Ok(base == oids::RECORD || self.names.ty(base)?.kind == b'c')
     }
 
     #[inline(never)]

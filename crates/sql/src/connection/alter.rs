@@ -100,7 +100,7 @@ impl Connection {
 
     /// RENAME of a table, a sequence, or a column of a table.
     fn alter_name(&mut self, name: &QualifiedName, rename: &RenameAction) -> Result<CommandTag> {
-        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        let found = self.sequence_to_change(name, LockMode::AccessExclusive)?;
         match (found, rename) {
             (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
                 self.host.call(|session| session.rename_sequence(relation.oid, to))?;

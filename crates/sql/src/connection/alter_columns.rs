@@ -4,7 +4,6 @@
 //! then types, new columns, NOT NULL, keys, checks and defaults, and at last the rest. New columns
 //! with a value for each row of its own are filled by writing the rows anew, into new files.
 
-use super::alter_identity::VIRTUAL_NOT_NULL;
 use super::indexes::distinct_keys;
 use super::objects::cascades;
 use super::sink::RowSink;
@@ -30,6 +29,9 @@ pub(super) enum Pass {
     Conditions,
     Misc,
 }
+
+/// What is refused: the rows would have to be tested.
+pub(super) const VIRTUAL_NOT_NULL: &str = "NOT NULL of a virtual generated column in ALTER TABLE";
 
 impl Connection {
     /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement, but

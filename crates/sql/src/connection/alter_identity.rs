@@ -1,6 +1,6 @@
 //! ALTER TABLE: identity columns, and what columns are generated of.
 
-use super::alter_columns::column_of;
+use super::alter_columns::{VIRTUAL_NOT_NULL, column_of};
 use super::sink::RowSink;
 use super::state::Connection;
 use crate::analyze::Scope;
@@ -159,9 +159,6 @@ impl Connection {
         self.rewrite_rows(&table, source, &mut |row, _| Ok::<Vec<Datum<'_>>, _>(row.to_vec()))
     }
 }
-
-/// What is refused: the rows would have to be tested.
-pub(super) const VIRTUAL_NOT_NULL: &str = "NOT NULL of a virtual generated column in ALTER TABLE";
 
 fn virtual_column(table: &Table, column: &Column, message: &str) -> SqlError {
     let detail = format!(

@@ -1,8 +1,7 @@
 //! ALTER TABLE, ALTER INDEX and ALTER SEQUENCE: names of constraints and indexes, owners, schemas,
 //! replica identity, clustering; NOT NULL by its name.
 
-use super::alter_columns::column_of;
-use super::alter_identity::VIRTUAL_NOT_NULL;
+use super::alter_columns::{VIRTUAL_NOT_NULL, column_of};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{NewReplicaIdentity, QualifiedName, RoleName};
@@ -146,7 +145,7 @@ impl Connection {
 
     /// SET SCHEMA of a table or a sequence.
     pub(super) fn move_table(&mut self, name: &QualifiedName, schema: &str) -> Result<()> {
-        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        let found = self.sequence_to_change(name, forebay_engine::LockMode::AccessExclusive)?;
         if let Some(relation) = found.filter(|relation| relation.kind == b'S') {
             return self.host.call(|session| session.set_sequence_schema(relation.oid, schema));
         }

@@ -65,6 +65,7 @@ impl Connection {
                     params: Vec::new(),
                     plan: Plan::Utility,
                     columns: None,
+                    relations: Vec::new(),
                 },
                 Some(statement) => conn.prepare(statement, Some(types))?,
             };
@@ -208,7 +209,8 @@ impl Connection {
             return Ok(prepared);
         }
         let (statement, params) = (prepared.statement.clone(), prepared.params.clone());
-        Ok(Arc::new(Prepared { statement, params, plan: prepared.plan.clone(), columns }))
+        let (plan, relations) = (prepared.plan.clone(), prepared.relations.clone());
+        Ok(Arc::new(Prepared { statement, params, plan, columns, relations }))
     }
 
     /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).

@@ -2,7 +2,7 @@
 //! SET CONSTRAINTS, and before a commit.
 //!
 //! As in PostgreSQL each check and each action is a statement of its own. It is planned once for a
-//! key ([`KeyPlans`]), and run with the values of the changed row:
+//! key (`key_plans.rs`), and run with the values of the changed row:
 //!
 //! ```text
 //! child inserted, updated ─ SELECT ... FROM parent ... FOR KEY SHARE    none: 23503
@@ -11,10 +11,11 @@
 //!                         ─ or DELETE, UPDATE of the children, whose events are fired in turn
 //! ```
 
+use super::key_plans::{KeyPlan, KeyQuery, MOST_PLANS};
 use super::run::run_to_end;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
-use super::statement::{Plan, Prepared};
+use super::statement::Plan;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host};
 use crate::parse::{QualifiedName, parse_script};
@@ -22,46 +23,7 @@ use forebay_engine::{
     Due, ForeignKey, KeyAction, KeyEvent, KeyWork, ObjectName, Oid, Part, StoredRow, Table,
 };
 use forebay_types::{Datum, SqlType, to_text};
-use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A statement that a foreign key runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum KeyQuery {
-    /// Does the parent of a child exist? Its row is locked.
-    Parent,
-    /// The same for a constraint that is added, when nobody writes.
-    Exists,
-    /// Does another row have the key of a parent that is gone?
-    Twin,
-    /// Are there children?
-    Children,
-    /// ON DELETE CASCADE.
-    Delete,
-    /// ON UPDATE CASCADE.
-    Update,
-    /// SET NULL or SET DEFAULT, ON DELETE or (false) ON UPDATE.
-    Set { default: bool, on_delete: bool },
-}
-
-/// A statement of a key, planned.
-pub(super) struct KeyPlan {
-    prepared: Prepared,
-    /// As PostgreSQL writes it, for CONTEXT.
-    shown: String,
-    child: Arc<Table>,
-    parent: Arc<Table>,
-}
-
-/// The planned statements of keys. A change of the catalogs makes them out of date.
-#[derive(Default)]
-pub(super) struct KeyPlans {
-    version: u64,
-    plans: HashMap<(Oid, KeyQuery), Arc<KeyPlan>>,
-}
-
-/// Most of them.
-const MOST_PLANS: usize = 512;
 
 type Values = Vec<Datum<'static>>;
 

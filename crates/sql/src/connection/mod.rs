@@ -54,6 +54,7 @@ mod held;
 mod index_keys;
 mod indexes;
 mod key_events;
+mod key_plans;
 mod like;
 mod lock;
 mod objects;

@@ -104,7 +104,7 @@ impl Connection {
             ObjectStatement::DatabaseOwner(name, owner) => {
                 self.check_writable("ALTER DATABASE")?;
                 let owner = self.named(owner);
-                let owner = self.host.call(|session| session.role_named(&owner))?.oid;
+                let owner = self.host.call(|session| session.role_to_own(&owner))?;
                 let changes = [("datdba", Datum::Oid(owner))];
                 self.host.call(|session| session.alter_database(name, &changes))?;
                 tag("ALTER DATABASE")
@@ -125,8 +125,8 @@ impl Connection {
             match name.as_str() {
                 "template" => new.template = Some(value.to_owned()),
                 "owner" => {
-                    let role = self.host.call(|session| session.role_named(value))?;
-                    new.owner = Some(role.oid);
+                    let role = self.host.call(|session| session.role_to_own(value))?;
+                    new.owner = Some(role);
                 }
                 "encoding" => new.encoding = Some(encoding(value)?),
                 "locale" => new.both_locales = Some(value.to_owned()),

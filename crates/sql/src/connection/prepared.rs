@@ -23,13 +23,16 @@ impl Connection {
             Some(types) => ParamTypes::new(types),
             None => ParamTypes::default(),
         };
-        let plan = self.plan(&statement, &mut params)?;
+        self.host.note_relations();
+        let plan = self.plan(&statement, &mut params);
+        let (relations, plan) = (self.host.take_relations(), plan?);
         let columns = match &plan {
             Plan::Declare(_) => None,
             Plan::Utility => self.utility_columns(&statement.kind)?,
             plan => plan.columns().map(<[ColumnDesc]>::to_vec),
         };
-        Ok(Prepared { params: params.finish()?, statement: Some(statement), plan, columns })
+        let (params, statement) = (params.finish()?, Some(statement));
+        Ok(Prepared { params, statement, plan, columns, relations })
     }
 
     pub(super) fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
@@ -59,7 +62,7 @@ impl Connection {
     /// it was. The plan that is then good until the transaction ends.
     pub(super) fn lock_plan(&mut self, prepared: &Prepared) -> Result<Plan> {
         let Some(statement) = &prepared.statement else { return Ok(Plan::Utility) };
-        if self.lock_tables(&prepared.plan)? {
+        if self.lock_tables(&prepared.plan)? && self.host.mean_the_same(&prepared.relations) {
             return Ok(prepared.plan.clone());
         }
         let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
@@ -101,14 +104,18 @@ impl Connection {
         let same = now.oid == table.oid && now.locator == table.locator;
         // CREATE and DROP INDEX CONCURRENTLY change what an index is used for, not its file.
         let state = |index: &Arc<TableIndex>| {
-            (index.locator, index.valid, index.ready, index.check_xmin, index.immediate)
+            let usable = (index.valid, index.ready, index.check_xmin);
+            (index.name.clone(), index.locator, usable, index.immediate, index.figures)
         };
         let same = same
             && now.columns == table.columns
             && now.indexes.iter().map(state).eq(table.indexes.iter().map(state))
             && now.checks == table.checks
             && now.triggers == table.triggers
+            && now.key_columns == table.key_columns
             && now.toasting == table.toasting
+            && now.fill_factor == table.fill_factor
+            && now.parallel_workers == table.parallel_workers
             && now.figures == table.figures;
         let Some(statistics) = table.statistics.get().filter(|_| same) else { return Ok(same) };
         self.host.find_statistics(&now)?;

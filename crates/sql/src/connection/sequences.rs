@@ -123,6 +123,16 @@ impl Connection {
         self.host.call(|session| session.relation_named(schema, name))
     }
 
+    /// The same, locked if it is a sequence: others that wait for it find what it has become.
+    pub(super) fn sequence_to_change(
+        &mut self,
+        name: &QualifiedName,
+        mode: LockMode,
+    ) -> Result<Option<NamedRelation>> {
+        let QualifiedName { schema, name, .. } = name;
+        self.host.call(|session| session.lock_sequence_named(schema.as_deref(), name, mode))
+    }
+
     /// Runs ALTER SEQUENCE.
     pub(super) fn alter_sequence(
         &mut self,
@@ -131,7 +141,11 @@ impl Connection {
     ) -> Result<CommandTag> {
         self.check_writable("ALTER SEQUENCE")?;
         let AlterSequence { name, if_exists, action } = alter;
-        let Some(relation) = self.named_relation(name.schema.as_deref(), &name.name)? else {
+        let mode = match action {
+            SequenceAction::Options(_) => LockMode::ShareRowExclusive,
+            _ => LockMode::AccessExclusive,
+        };
+        let Some(relation) = self.sequence_to_change(name, mode)? else {
             if !if_exists {
                 return self.no_table(name).and_then(Err);
             }
@@ -185,7 +199,7 @@ impl Connection {
         self.check_writable("DROP SEQUENCE")?;
         let mut found: Vec<NamedRelation> = Vec::with_capacity(drop.names.len());
         for name in &drop.names {
-            match self.named_relation(name.schema.as_deref(), &name.name)? {
+            match self.sequence_to_change(name, LockMode::AccessExclusive)? {
                 Some(relation) if relation.kind != b'S' => {
                     return Err(wrong_kind_to_drop(relation.kind, &relation.name, "a sequence"));
                 }

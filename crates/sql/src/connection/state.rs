@@ -2,7 +2,7 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
-use super::key_events::KeyPlans;
+use super::key_plans::KeyPlans;
 use super::portals::Portals;
 use super::sink::RowSink;
 use super::statement::Prepared;

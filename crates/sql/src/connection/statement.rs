@@ -7,7 +7,7 @@ use crate::parse::{Kind, Statement};
 use crate::plan::{ChangePlan, SelectPlan};
 use crate::views::CursorRow;
 use forebay_aio::sync::SystemTime;
-use forebay_types::{Datum, SqlType};
+use forebay_types::{Datum, Oid, SqlType};
 use std::sync::Arc;
 
 /// A statement's plan.
@@ -52,6 +52,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// The columns it returns.
     pub columns: Option<Vec<ColumnDesc>>,
+    /// The regclass literals of the plan, and the relations that they meant.
+    pub relations: Vec<(Box<str>, Oid)>,
 }
 
 impl Prepared {

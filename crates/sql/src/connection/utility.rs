@@ -65,8 +65,7 @@ impl Connection {
                 tag("SET")
             }
             Kind::SetTransaction { modes, session } => {
-                self.set_transaction(*modes, *session, sink)?;
-                tag("SET")
+                self.set_transaction(*modes, *session, sink).and_then(|()| tag("SET"))
             }
             Kind::SetConstraints { names, deferred } => {
                 self.set_constraints(names.as_deref(), *deferred, sink)

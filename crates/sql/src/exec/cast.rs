@@ -30,6 +30,7 @@ pub fn cast<'a>(
         T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to, style),
         _ if from == T::Regclass => cast(value, T::Oid, to, style),
         _ if let Datum::Text(text) = &value => Ok(text_in_as(text, to, -1, style)?.into_owned()),
+        T::Json if from == T::Jsonb => Ok(Datum::string(to_text_as(&value, from, style)?)),
         T::Int2 | T::Int4 | T::Int8 => to_integer(value, to),
         T::Oid | T::Regclass | T::Regproc | T::Regtype => match value {
             Datum::Oid(v) => Ok(Datum::Oid(v)),
@@ -49,7 +50,7 @@ pub fn cast<'a>(
         T::Float8 => {
             let v = to_float8(&value).ok_or_else(|| no_cast(from, to))?;
             if let Datum::Numeric(n) = &value {
-                check_finite(n, v.is_infinite(), to)?;
+                check_range(n, v, to)?;
             }
             Ok(Datum::Float8(v))
         }
@@ -163,9 +164,10 @@ fn to_float8(value: &Datum<'_>) -> Option<f64> {
     })
 }
 
-/// A numeric too large for a float.
-fn check_finite(n: &Numeric, infinite: bool, to: SqlType) -> Result<()> {
-    if infinite && matches!(n, Numeric::Finite { .. }) {
+/// Refuses a numeric that is too large for a float, or so small that it became zero.
+fn check_range(n: &Numeric, v: f64, to: SqlType) -> Result<()> {
+    let lost = v.is_infinite() || v == 0.0 && *n != Numeric::from_int(0);
+    if lost && matches!(n, Numeric::Finite { .. }) {
         let message = format!("\"{n}\" is out of range for type {}", to.sql_name());
         return Err(SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, message));
     }
@@ -177,7 +179,7 @@ fn to_float4<'a>(value: &Datum<'_>) -> Option<Result<Datum<'a>>> {
         Datum::Int8(v) => *v as f32,
         Datum::Numeric(n) => {
             let v = n.to_f64() as f32;
-            if let Err(e) = check_finite(n, v.is_infinite(), SqlType::Float4) {
+            if let Err(e) = check_range(n, v.into(), SqlType::Float4) {
                 return Some(Err(e));
             }
             v

@@ -29,6 +29,21 @@ impl Host {
         if steps < STEPS { Ok(()) } else { self.check_cancel() }
     }
 
+    /// Notes from now on what regclass literals mean.
+    pub fn note_relations(&mut self) {
+        self.noted = Some(Vec::new());
+    }
+
+    /// What they meant since then.
+    pub fn take_relations(&mut self) -> Vec<(Box<str>, Oid)> {
+        self.noted.take().unwrap_or_default()
+    }
+
+    /// Whether regclass literals still mean the same relations.
+    pub fn mean_the_same(&mut self, noted: &[(Box<str>, Oid)]) -> bool {
+        noted.iter().all(|(text, oid)| self.regclass(text).is_ok_and(|now| now == *oid))
+    }
+
     /// Looks up rows of a catalog.
     pub fn look_up<K: Lookup>(&mut self, key: K) -> Result<K::Row> {
         self.call(|session| session.look_up(key))
@@ -104,7 +119,13 @@ impl Names for Host {
 
     fn input(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
         match ty.oid {
-            oids::REGCLASS => functions::regclass_of_text(text, self),
+            oids::REGCLASS => {
+                let oid = self.regclass(text)?;
+                if let Some(noted) = &mut self.noted {
+                    noted.push((text.into(), oid));
+                }
+                Ok(Datum::Oid(oid))
+            }
             oid => match SqlType::from_oid(oid) {
                 Some(known) => {
                     let value = text_in_as(text, known, typmod, &self.style)?.into_owned();

@@ -12,7 +12,7 @@ use forebay_engine::{
     Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
     Table, TempOptions, compressed_value,
 };
-use forebay_types::{Datum, Repr, SqlType, TextStyle, text_in};
+use forebay_types::{Datum, Oid, Repr, SqlType, TextStyle, text_in};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ pub struct Host {
     /// Whether the plan that is being opened may use worker threads.
     pub(super) uses_workers: bool,
     random: u64,
+    /// The relations that regclass literals meant, while a statement is planned that is kept.
+    pub(super) noted: Option<Vec<(Box<str>, Oid)>>,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
 }
@@ -82,6 +84,7 @@ impl Host {
             measures: None,
             uses_workers: false,
             random,
+            noted: None,
             steps: Cell::new(0),
         }
     }

@@ -1,9 +1,9 @@
 //! ALTER TABLE ... ALTER COLUMN: types, defaults, NULL, identity, generation, storage.
 
-use super::alter::AlterAction;
-use super::column::{default_expr, parenthesized_expr};
+use super::alter_action::AlterAction;
+use super::column::default_expr;
 use super::cursor::{Cursor, QualifiedName};
-use super::queries::with_parser;
+use super::parser::{expression, parenthesized_expr};
 use super::sequence::{SequenceClauses, clause};
 use super::table::storage_name;
 use super::type_name::type_name;
@@ -83,7 +83,7 @@ fn whole_expr(c: &mut Cursor<'_>) -> Result<ast::Expr> {
     if tokens.is_empty() {
         return Err(c.error());
     }
-    with_parser(tokens, end, c.source(), |parser| parser.parse_expr()).map(|(expr, _)| expr)
+    expression(tokens, end, c.source())
 }
 
 /// RESTART and SET of an identity column, as many as there are.

@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, QualifiedName};
 use super::foreign_key::{NewForeignKey, column_foreign_key};
 use super::index::{NewKey, column_key};
-use super::queries::with_parser;
+use super::parser::{expression, parenthesized_expr};
 use super::sequence::{SequenceClauses, clauses};
 use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
@@ -211,13 +211,6 @@ pub(super) fn table_check(c: &mut Cursor<'_>) -> Result<Option<CheckClause>> {
     check(c, name)
 }
 
-/// An expression in parentheses.
-pub(super) fn parenthesized_expr(c: &mut Cursor<'_>) -> Result<ast::Expr> {
-    c.expect_token(&Token::LParen)?;
-    let (inner, end) = c.until_closing()?;
-    with_parser(inner, end, c.source(), |parser| parser.parse_expr()).map(|(expr, _)| expr)
-}
-
 /// An expression that ends where the next constraint of the column begins.
 pub(super) fn default_expr(c: &mut Cursor<'_>) -> Result<ast::Expr> {
     let (tokens, end) = c.until_word(|word, before| {
@@ -232,7 +225,7 @@ pub(super) fn default_expr(c: &mut Cursor<'_>) -> Result<ast::Expr> {
     if tokens.is_empty() {
         return Err(c.error());
     }
-    with_parser(tokens, end, c.source(), |parser| parser.parse_expr()).map(|(expr, _)| expr)
+    expression(tokens, end, c.source())
 }
 
 /// The name of a type that stands for an integer with a sequence: its bytes.

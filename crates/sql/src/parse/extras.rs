@@ -13,7 +13,7 @@
 
 use super::cursor::Cursor;
 use super::index::{KeyColumn, columns};
-use super::queries::with_parser;
+use super::parser::expression;
 use super::source::Source;
 use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
@@ -143,10 +143,9 @@ pub(super) fn take_out<'t>(
             if before_table && c.accept("only") {
                 continue;
             }
-            if first.as_deref() == Some("insert") {
-                if note_conflict(&mut c, &mut extras, &mut out)? {
-                    continue;
-                }
+            let inserts = first.as_deref() == Some("insert");
+            if inserts && note_conflict(&mut c, &mut extras, &mut out)? {
+                continue;
             }
             if c.accept_all(&["returning", "with"]) {
                 out.push(token.clone());
@@ -221,8 +220,7 @@ fn conflict_target(c: &mut Cursor<'_>) -> Result<Option<ConflictTarget>> {
     let mut predicate = None;
     if c.accept("where") {
         let (tokens, end) = c.until_word(|word, _| word == "do");
-        let (expr, _) = with_parser(tokens, end, c.source(), |parser| parser.parse_expr())?;
-        predicate = Some(expr);
+        predicate = Some(expression(tokens, end, c.source())?);
     }
     let simple = predicate.is_none() && keys.iter().all(|key| key.expr.is_none());
     Ok((!simple).then_some(ConflictTarget { keys, predicate }))

@@ -1,10 +1,9 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables (PRIMARY KEY, UNIQUE), parsed by hand.
 
-use super::column::parenthesized_expr;
 use super::cursor::{Cursor, QualifiedName};
 use super::foreign_key::attributes;
 use super::options::storage_parameters;
-use super::queries::with_parser;
+use super::parser::{expression, parenthesized_expr};
 use super::vacuum::{boolean, parenthesized, unrecognized, value};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::StorageParameter;
@@ -121,7 +120,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     let mut predicate = None;
     if c.accept("where") {
         let (tokens, end) = c.rest();
-        let (expr, _) = with_parser(tokens, end, c.source(), |parser| parser.parse_expr())?;
+        let expr = expression(tokens, end, c.source())?;
         predicate = Some(expr);
     }
     c.expect_end()?;
@@ -188,8 +187,7 @@ fn call(c: &mut Cursor<'_>) -> Result<Option<ast::Expr>> {
         if ahead.accept_token(&Token::LParen) {
             ahead.until_closing()?;
             let (tokens, end) = c.up_to(&ahead);
-            let parsed = with_parser(tokens, end, c.source(), |parser| parser.parse_expr());
-            return parsed.map(|(expr, _)| Some(expr));
+            return expression(tokens, end, c.source()).map(Some);
         }
         if !ahead.accept_token(&Token::Period) {
             break;

@@ -5,19 +5,19 @@
 //! - `cursor.rs`: tokens of one statement
 //! - `depth.rs`: how deep its tree may become
 //! - `size.rs`: how much memory its tokens and tree may take
-//! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
+//! - `parser.rs`: sqlparser over tokens, its errors as PostgreSQL's; `queries.rs`: over statements
 //! - `extras.rs`: what PostgreSQL has and sqlparser does not know
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `setting.rs`: a setting with its value
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `table_as.rs`: CREATE TABLE AS, SELECT INTO;
-//!   `like.rs`: LIKE; `column.rs`: constraints of columns, CHECK;
+//! - `create_table.rs`: CREATE TABLE; `table.rs`: its elements, DROP TABLE; `table_as.rs`:
+//!   CREATE TABLE AS, SELECT INTO; `like.rs`: LIKE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
 //! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
-//!   `alter_column.rs`: ALTER TABLE
+//!   `alter_column.rs`: ALTER TABLE; `alter_action.rs`: what it does
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
@@ -30,9 +30,11 @@
 //! know.
 
 mod alter;
+mod alter_action;
 mod alter_column;
 mod column;
 mod copy;
+mod create_table;
 pub mod cursor;
 mod depth;
 mod drop;
@@ -43,6 +45,7 @@ mod index;
 mod like;
 mod objects;
 mod options;
+mod parser;
 mod portals;
 mod queries;
 mod refuse;
@@ -60,7 +63,8 @@ mod utility;
 mod vacuum;
 mod watched;
 
-pub use alter::{AlterAction, AlterTable, NewReplicaIdentity, RenameAction};
+pub use alter::AlterTable;
+pub use alter_action::{AlterAction, NewReplicaIdentity, RenameAction};
 pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
@@ -125,7 +129,7 @@ pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
     let source = Source::new(text, None);
     let tokens = source.tokenize()?;
     depth::check(&tokens)?;
-    let (expr, _) = queries::with_parser(&tokens, None, &source, |p| p.parse_expr())?;
+    let expr = parser::expression(&tokens, None, &source)?;
     Ok((expr, source))
 }
 
@@ -206,7 +210,7 @@ fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     }
     match c.peek_word().as_deref() {
         Some("index" | "unique") => index::parse_create(c).map(|i| Kind::CreateIndex(Box::new(i))),
-        _ => table::create_table(c),
+        _ => create_table::create_table(c),
     }
 }
 

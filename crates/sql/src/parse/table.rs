@@ -11,8 +11,6 @@ use super::index::{NewKey, table_key};
 use super::like::{LikeClause, like};
 use super::options::storage_parameters;
 use super::refuse::refuse;
-use super::statement::Kind;
-use super::table_as::{is_table_as, plain_names, table_as};
 use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{OnCommit, StorageParameter};
@@ -110,39 +108,13 @@ impl CreateTable {
     }
 }
 
-/// CREATE TABLE, by its elements or by a query.
-pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<Kind> {
-    if c.accept("unlogged") {
-        return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
-    }
-    let at = c.position();
-    let global = c.accept("global").then_some(at);
-    let scoped = global.is_some() || c.accept("local");
-    let temporary = c.accept("temporary") || c.accept("temp");
-    if scoped && !temporary {
-        return Err(c.error());
-    }
-    if !c.accept("table") {
-        return Err(unsupported_object("CREATE", c));
-    }
-    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
-    let name = c.qualified_name()?;
-    let create = CreateTable { if_not_exists, global, ..CreateTable::named(name, temporary) };
-    let names = plain_names(c);
-    if names.is_some() || is_table_as(c) {
-        let made = table_as(c, create, names.unwrap_or_default())?;
-        return Ok(Kind::CreateTableAs(Box::new(made)));
-    }
-    if c.accept("of") || c.accept("partition") {
-        return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
-    }
+/// The elements of a table that has none yet, and its options.
+pub(super) fn with_elements(c: &mut Cursor<'_>, create: CreateTable) -> Result<CreateTable> {
     c.expect_token(&Token::LParen)?;
     let Elements { columns, keys, checks, likes, foreign_keys } = elements(c, &create.name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    let create =
-        CreateTable { columns, keys, checks, likes, foreign_keys, parameters, on_commit, ..create };
-    Ok(Kind::CreateTable(Box::new(create)))
+    Ok(CreateTable { columns, keys, checks, likes, foreign_keys, parameters, on_commit, ..create })
 }
 
 /// What a table is made of.
@@ -317,7 +289,7 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
 }
 
 /// CREATE or DROP of something else.
-fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
+pub(super) fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
     const OBJECTS: &[&str] = &[
         "access",
         "aggregate",

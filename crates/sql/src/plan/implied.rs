@@ -5,13 +5,30 @@
 //! expression with constants imply each other by their order. What is true only of values implies
 //! that the value is not NULL.
 
+use super::computed::ComputedIndex;
 use super::expr::{Comparison, Expr};
 use forebay_collation::Collation;
+use forebay_engine::TableIndex;
 use forebay_types::{Datum, SqlType, compare, compare_by};
 use std::cmp::Ordering;
 
 /// Longer lists are not taken apart.
 const LONGEST_LIST: usize = 100;
+
+/// The parts of an index's predicate. None: the conditions of a query do not imply it, so the index
+/// may lack rows.
+pub(super) fn predicate_if_implied<'i>(
+    index: &'i TableIndex,
+    conditions: &[&Expr],
+) -> Option<&'i [Expr]> {
+    let predicate = ComputedIndex::of(index).map_or(&[][..], |computed| &computed.predicate);
+    predicate.iter().all(|part| implied(conditions, part)).then_some(predicate)
+}
+
+/// Whether all rows of an index with this predicate satisfy a condition.
+pub(super) fn is_implied(predicate: &[Expr], condition: &Expr) -> bool {
+    !predicate.is_empty() && implied(&predicate.iter().collect::<Vec<_>>(), condition)
+}
 
 /// Whether conditions that all hold imply a condition.
 pub(super) fn implied(conditions: &[&Expr], wanted: &Expr) -> bool {

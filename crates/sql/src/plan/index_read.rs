@@ -108,6 +108,30 @@ pub(super) fn key_of(e: &Expr, index: &TableIndex) -> Option<usize> {
     })
 }
 
+/// Whether a comparison of an expression that is a key with values is one of the index's operator
+/// family: whether trailing blanks count is the same for both.
+fn compares_as_key<'e>(
+    e: &Expr,
+    key: usize,
+    index: &TableIndex,
+    values: impl IntoIterator<Item = &'e Expr>,
+) -> bool {
+    let padded = index.shape.keys.get(key).is_some_and(|key| key.order.is_padded());
+    match (padded, is_unpadded(e)) {
+        (false, false) => true,
+        (true, true) => values.into_iter().all(|value| match value {
+            Expr::Const(Datum::Text(text)) => !text.ends_with(' '),
+            value => is_unpadded(value) || matches!(value, Expr::Const(Datum::Null)),
+        }),
+        _ => false,
+    }
+}
+
+/// Whether an expression is a character(n) without its trailing blanks, as it is compared.
+fn is_unpadded(e: &Expr) -> bool {
+    matches!(e, Expr::Cast { from: SqlType::Bpchar, to: SqlType::Text, .. })
+}
+
 /// What was widened to be compared, if it is an integer.
 fn unwidened(e: &Expr) -> &Expr {
     let integer = |ty: &SqlType| matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
@@ -151,11 +175,15 @@ fn comparison_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> 
             comparison_of((*comparison, pair, Some(collation)), index)
         }
         Expr::InList { expr, list, negated: false, .. } if list.iter().all(is_fixed) => {
-            key_of(expr).map(|key| IndexCondition::AnyOf { key, values: list.clone() })
+            let key = key_of(expr).filter(|key| compares_as_key(expr, *key, index, list))?;
+            Some(IndexCondition::AnyOf { key, values: list.clone() })
         }
         Expr::InArray { expr, array, elements, negated: false } if is_fixed(array) => {
-            let (array, elements) = ((**array).clone(), *elements);
-            key_of(expr).map(|key| IndexCondition::AnyOfArray { key, array, elements })
+            // The elements are compared as text or as character(n).
+            let same = is_unpadded(expr) == (elements.1 == SqlType::Bpchar);
+            let fits = |key: &usize| same && compares_as_key(expr, *key, index, []);
+            let key = key_of(expr).filter(fits)?;
+            Some(IndexCondition::AnyOfArray { key, array: (**array).clone(), elements: *elements })
         }
         Expr::IsNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: true }),
         Expr::IsNotNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: false }),
@@ -173,12 +201,13 @@ fn comparison_of(
     index: &TableIndex,
 ) -> Option<IndexCondition> {
     let (a, b) = pair;
-    let (key, comparison, value) = match (key_of(a, index), key_of(b, index)) {
-        (Some(key), _) if is_fixed(b) => (key, comparison, b),
-        (_, Some(key)) if is_fixed(a) => (key, comparison.exchanged(), a),
+    let (operand, key, comparison, value) = match (key_of(a, index), key_of(b, index)) {
+        (Some(key), _) if is_fixed(b) => (a, key, comparison, b),
+        (_, Some(key)) if is_fixed(a) => (b, key, comparison.exchanged(), a),
         _ => return None,
     };
-    let fits = comparison == Comparison::Eq || has_collation(index, key, collation);
+    let fits = (comparison == Comparison::Eq || has_collation(index, key, collation))
+        && compares_as_key(operand, key, index, [value]);
     fits.then(|| IndexCondition::Compare { key, comparison, value: value.clone() })
 }
 
@@ -235,8 +264,11 @@ fn row_condition(
     let (mut keys, mut values, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for ((a, b), collation) in pairs.iter().zip(collations) {
         let (operand, value) = if turned { (b, a) } else { (a, b) };
-        let fits =
-            |key: &usize| is_fixed(value) && has_collation(index, *key, collation.as_deref());
+        let fits = |key: &usize| {
+            is_fixed(value)
+                && has_collation(index, *key, collation.as_deref())
+                && compares_as_key(operand, *key, index, [value])
+        };
         let Some(key) = key_of(operand, index).filter(fits) else { break };
         keys.push(key);
         values.push(value.clone());

@@ -3,10 +3,9 @@
 use super::aggregate::AggregateKind;
 use super::bitmap_paths::bitmap_path;
 use super::catalog::Catalog;
-use super::computed::ComputedIndex;
 use super::estimate::Estimator;
 use super::expr::{Expr, conjuncts};
-use super::implied::implied;
+use super::implied::{is_implied, predicate_if_implied};
 use super::index_read::{OrderColumn, all_of, filtered, index_condition, ordered};
 use super::tree::{Grouping, IndexCondition, IndexRead, Node, TableRead};
 use crate::error::Result;
@@ -98,21 +97,6 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
     };
     let node = filtered(Node::IndexScan(Box::new(scan)), all_of(rest));
     Some(Path { node, ordered: backward.is_some() })
-}
-
-/// The parts of an index's predicate. None: the conditions of a query do not imply it, so the index
-/// may lack rows.
-pub(super) fn predicate_if_implied<'i>(
-    index: &'i TableIndex,
-    conditions: &[&Expr],
-) -> Option<&'i [Expr]> {
-    let predicate = ComputedIndex::of(index).map_or(&[][..], |computed| &computed.predicate);
-    predicate.iter().all(|part| implied(conditions, part)).then_some(predicate)
-}
-
-/// Whether all rows of an index with this predicate satisfy a condition.
-pub(super) fn is_implied(predicate: &[Expr], condition: &Expr) -> bool {
-    !predicate.is_empty() && implied(&predicate.iter().collect::<Vec<_>>(), condition)
 }
 
 /// Whether an index has all columns that are read: these, and those of the conditions that are

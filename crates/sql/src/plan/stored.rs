@@ -1,5 +1,6 @@
 //! Expressions that tables keep: analyzed for the catalogs, by PostgreSQL's rules for each kind.
 
+use super::lower::lower;
 use super::planner::Planner;
 use super::rules::nextval;
 use crate::analyze::{
@@ -47,7 +48,10 @@ impl Planner<'_> {
         let value = value_of(self.catalog.names(), bound, column, "default expression")?;
         match value {
             Expr::Const(value) if value.constvalue.is_null() => Ok(None),
-            value => Ok(Some(StoredExpr::new(&value))),
+            value => {
+                self.check_executable(&value, scope)?;
+                Ok(Some(StoredExpr::new(&value)))
+            }
         }
     }
 
@@ -86,7 +90,14 @@ impl Planner<'_> {
         if changes(self.catalog.names(), &bound.expr)? {
             return Err(SqlError::new("42P17", "generation expression is not immutable"));
         }
-        self.value_of(bound, column, "generation expression")
+        let value = value_of(self.catalog.names(), bound, column, "generation expression")?;
+        self.check_executable(&value, scope)?;
+        Ok(StoredExpr::new(&value))
+    }
+
+    /// Refuses an expression that rows of the table could not be given.
+    fn check_executable(&mut self, expr: &Expr, scope: &Scope) -> Result<()> {
+        lower(expr, scope, self.catalog).map(drop)
     }
 
     /// The condition of a check.
@@ -105,6 +116,7 @@ impl Planner<'_> {
             return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
         }
         assign_collations(self.catalog.names(), &mut condition)?;
+        self.check_executable(&condition, scope)?;
         Ok(StoredExpr::new(&condition))
     }
 
@@ -113,15 +125,6 @@ impl Planner<'_> {
         let mut planner =
             Planner { source: self.source, catalog: &mut *self.catalog, params: &mut params };
         planner.binder(scope, clause).bind(e)
-    }
-
-    fn value_of(
-        &mut self,
-        value: Typed,
-        column: StoredColumn<'_>,
-        what: &str,
-    ) -> Result<StoredExpr> {
-        value_of(self.catalog.names(), value, column, what).map(|value| StoredExpr::new(&value))
     }
 }
 

@@ -391,3 +391,59 @@ fn io_left_open_is_warned_of() {
     drop(conn);
     scratch.stop();
 }
+
+/// Binds and executes the prepared statement: its rows, or its error.
+fn run_prepared(conn: &mut Connection) -> Result<Vec<String>, (String, String)> {
+    let run = |conn: &mut Connection| {
+        conn.bind("", "s", &[], &[], &[])?;
+        execute(conn, "", 0)
+    };
+    let result = run(conn);
+    if result.is_err() {
+        conn.fail();
+    }
+    conn.sync().expect("sync");
+    result.map(|(rows, _)| rows).map_err(|e| (e.sqlstate.to_string(), e.message.to_string()))
+}
+
+#[test]
+fn a_prepared_statement_follows_checks_and_names() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(&mut conn, "create table t (a int primary key, b int default 1)");
+    conn.parse("s", "insert into t (a) values (1) returning b", &[]).expect("parse");
+    conn.sync().expect("sync");
+    assert_eq!(run_prepared(&mut conn).expect("run"), ["| 1"]);
+    let refused = |code: &str, message: &str| Err((code.to_owned(), message.to_owned()));
+    support::run(&mut conn, "alter table t rename constraint t_pkey to k");
+    let message = "duplicate key value violates unique constraint \"k\"";
+    assert_eq!(run_prepared(&mut conn), refused("23505", message));
+    support::run(&mut conn, "delete from t; alter table t add constraint c check (a > 1)");
+    let message = "new row for relation \"t\" violates check constraint \"c\"";
+    assert_eq!(run_prepared(&mut conn), refused("23514", message));
+    support::run(&mut conn, "alter table t drop constraint c; alter table t alter b set default 2");
+    assert_eq!(run_prepared(&mut conn).expect("run"), ["| 2"]);
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
+fn a_prepared_statement_follows_the_names_of_relations() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(&mut conn, "create sequence s; create table t (a int default nextval('s'))");
+    conn.parse("s", "select nextval('s')", &[]).expect("parse");
+    conn.sync().expect("sync");
+    assert_eq!(run_prepared(&mut conn).expect("run"), ["| 1"]);
+    support::run(&mut conn, "alter sequence s rename to old; create sequence s start 100");
+    assert_eq!(run_prepared(&mut conn).expect("run"), ["| 100"]);
+    // A stored default keeps the sequence that it was made for.
+    assert_eq!(support::run(&mut conn, "insert into t values (default) returning a")[1], "| 2");
+    support::run(&mut conn, "drop sequence s");
+    let missing = "relation \"s\" does not exist".to_owned();
+    assert_eq!(run_prepared(&mut conn), Err(("42P01".to_owned(), missing)));
+    support::run(&mut conn, "create sequence s start 7");
+    assert_eq!(run_prepared(&mut conn).expect("run"), ["| 7"]);
+    conn.close();
+    scratch.stop();
+}

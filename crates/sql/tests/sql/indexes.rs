@@ -275,3 +275,41 @@ fn rows_are_the_same_through_indexes_and_without_them() {
     }
     fixture.close();
 }
+
+/// An index is used only for comparisons that take trailing blanks as it does.
+#[test]
+fn trailing_blanks_count_as_the_comparison_says() {
+    let mut fixture = open("");
+    fixture.rows("create table t (b char(5), v varchar(10))");
+    fixture.rows("create index on t (b); create index on t (v)");
+    fixture.rows("insert into t values ('abc','abc'), ('abc','abc '), ('abd ','abd')");
+    let cases = [
+        ("v = 'abc'::bpchar", 2),
+        ("v = 'abc'", 1),
+        ("v in ('abc'::bpchar, 'abd')", 2),
+        ("v = any(array['abc'::bpchar, 'abd'])", 3),
+        ("v > 'abc'::bpchar", 1),
+        ("row(v, b) = row('abc'::bpchar, 'abc')", 2),
+        ("b = 'abc   '", 2),
+        ("b in ('abc   ', 'x')", 2),
+        ("b::text = 'abc   '", 0),
+        ("b::text < 'abc '", 2),
+        ("b::text = any(array['abc '])", 0),
+    ];
+    for (condition, expected) in cases {
+        for off in ["enable_indexscan, enable_bitmapscan", "enable_seqscan"] {
+            for name in off.split(", ") {
+                fixture.rows(&format!("set {name} = off"));
+            }
+            let found = fixture.rows(&format!("select count(*) from t where {condition}"));
+            assert_eq!(found, [expected.to_string()], "{condition} without {off}");
+            for name in off.split(", ") {
+                fixture.rows(&format!("set {name} = on"));
+            }
+        }
+    }
+    fixture.rows("set enable_seqscan = off");
+    let plan = fixture.rows("explain (costs off) select * from t where b = 'abc '");
+    assert!(plan.iter().any(|line| line.contains("t_b_idx")), "{plan:?}");
+    fixture.close();
+}

@@ -19,6 +19,7 @@
 //! - [`counters`]: What transactions count of tables and indexes, against PostgreSQL 18's answers
 //! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
 //!   protocol's portals; rows that are held over the end of a transaction
+//! - [`dangling`]: No row of the catalogs refers to what is gone, whoever drops it meanwhile
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
@@ -74,6 +75,7 @@ mod computed_indexes;
 mod conflicts;
 mod counters;
 mod cursors;
+mod dangling;
 mod expressions;
 mod extended;
 mod foreign_keys;

@@ -46,3 +46,27 @@ fn a_fill_factor_leaves_room() {
     assert_eq!(full, 89);
     assert!(half >= 2 * full - 2 && tenth > 9 * full, "{half} {tenth} {full}");
 }
+
+/// A check of a row for NULL is stored as PostgreSQL stores it, which looks at that when it checks
+/// rows; what could not be checked is refused at once.
+#[test]
+fn checks_of_rows_are_stored_and_kept() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int, b int, constraint c check (row(a, b) is not null))");
+    let stored = fixture.rows("select conbin::text from pg_constraint where conname = 'c'");
+    assert!(stored[0].contains(":argisrow true"), "{stored:?}");
+    fixture.rows("insert into t values (1, 1)");
+    let refused = support::run(&mut fixture.conn, "insert into t values (1, null)");
+    let expected = "! ERROR 23514 new row for relation \"t\" violates check constraint \"c\"";
+    assert_eq!(refused[0], expected);
+    for (column, what) in [
+        ("a int check (row(a, row(a)) is null)", "a row constructor"),
+        ("a int default case when row(row(1)) is null then 1 end", "a row constructor"),
+        ("a int, b bool generated always as (row(row(a)) is null) stored", "a row constructor"),
+    ] {
+        let refused = support::run(&mut fixture.conn, &format!("create table u ({column})"));
+        let expected = format!("! ERROR 0A000 {what} is not supported");
+        assert_eq!(refused[0], expected, "{column}");
+    }
+    fixture.close();
+}

@@ -118,6 +118,12 @@ impl<'a> Array<'a> {
         Array(Cow::Owned(words.collect()))
     }
 
+    /// The empty int2vector or oidvector, which has a dimension, unlike an empty array.
+    pub fn empty_vector(element: Oid) -> Array<'static> {
+        let words = [1, 0, element, 0, 0].into_iter().flat_map(u32::to_le_bytes);
+        Array(Cow::Owned(words.collect()))
+    }
+
     /// The stored bytes behind the length word.
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -500,8 +500,10 @@ pub fn make_time(hour: i32, minute: i32, second: f64) -> Result<i64> {
     let micros = (second * 1e6).round_ties_even();
     let fits =
         (0..=24).contains(&hour) && (0..60).contains(&minute) && (0.0..=60e6).contains(&micros);
-    let time = (i64::from(hour) * 60 + i64::from(minute)) * 60 * USECS_PER_SEC + micros as i64;
-    if !fits || second.is_nan() || time > USECS_PER_DAY {
+    let time = (i64::from(hour) * 60 + i64::from(minute)) * 60 * USECS_PER_SEC;
+    // What is no number, or too large, becomes one that can be added.
+    let time = time + micros.clamp(0.0, 60e6) as i64;
+    if !fits || time > USECS_PER_DAY {
         let mut shown = Vec::new();
         crate::float::write_digits(second, 6, &mut shown);
         let second = String::from_utf8(shown).unwrap_or_default();
@@ -588,6 +590,18 @@ pub fn timestamptz_at_zone(micros: i64, name: &str, session: &Zone) -> Result<i6
     }
     let east = i64::from(zone_offset(name, session, micros, false)?) * USECS_PER_SEC;
     checked_timestamp(micros.checked_add(east))
+}
+
+/// `timestamp AT TIME ZONE interval`: the moment of a local time there.
+pub fn timestamp_at_interval(local: i64, zone: &Interval) -> Result<i64> {
+    let east = i64::from(zone_of_interval(zone)?) * USECS_PER_SEC;
+    if is_finite(local) { checked_timestamp(local.checked_sub(east)) } else { Ok(local) }
+}
+
+/// `timestamptz AT TIME ZONE interval`: the local time there.
+pub fn timestamptz_at_interval(micros: i64, zone: &Interval) -> Result<i64> {
+    let east = i64::from(zone_of_interval(zone)?) * USECS_PER_SEC;
+    if is_finite(micros) { checked_timestamp(micros.checked_add(east)) } else { Ok(micros) }
 }
 
 /// `timetz AT TIME ZONE zone`: the same time there; `now` tells whether it is summer.

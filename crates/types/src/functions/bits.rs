@@ -1,5 +1,6 @@
 //! Functions of bit strings: how many bits there are, and their bytes.
 
+pub use crate::bits::MAX_BITS;
 use crate::bits::{bit, push, resized};
 use crate::error::{Result, ValueError};
 
@@ -121,10 +122,13 @@ pub fn to_int((len, bytes): (u32, &[u8]), width: u32) -> Option<i64> {
 
 /// `number::bit(len)`: the last bits; the sign fills what the number does not have.
 pub fn of_int(value: i64, width: u32, len: u32) -> Bits {
-    let mut out = (0, Vec::new());
-    for n in (0..len).rev() {
-        let set = if n < width { value >> n & 1 == 1 } else { value < 0 };
-        push(&mut out.1, &mut out.0, set);
+    let mut bytes = vec![if value < 0 { 0xff } else { 0 }; len.div_ceil(8) as usize];
+    for n in 0..width.min(len) {
+        let at = len - 1 - n;
+        let mask = 0x80 >> (at % 8);
+        if let Some(byte) = bytes.get_mut(at as usize / 8) {
+            *byte = if value >> n & 1 == 1 { *byte | mask } else { *byte & !mask };
+        }
     }
-    out
+    (len, resized(len, &bytes))
 }

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use crate::error::{Result, ValueError};
-use crate::length::MAX_ALLOC;
+use crate::length::{HEADER, MAX_ALLOC, push_repeated};
+
+/// Bytes of the longest character in UTF-8.
+const MAX_CHAR: usize = 4;
 
 /// The error of a result of more than 1 GB.
 fn too_long() -> ValueError {
@@ -56,9 +59,10 @@ pub fn left(text: &str, n: i32) -> &str {
     text.get(..offset(text, chars as usize)).unwrap_or(text)
 }
 
-/// `right(text, n)`: without the first ones, if negative.
+/// `right(text, n)`: without the first ones, if negative. As in PostgreSQL, the least number stays
+/// what it is without its sign, and skips none.
 pub fn right(text: &str, n: i32) -> &str {
-    let skip = if n >= 0 { (i64::from(length(text)) - i64::from(n)).max(0) } else { -i64::from(n) };
+    let skip = if n >= 0 { length(text).saturating_sub(n) } else { n.wrapping_neg() }.max(0);
     text.get(offset(text, skip as usize)..).unwrap_or_default()
 }
 
@@ -72,7 +76,7 @@ pub fn repeat(text: &str, n: i32) -> Result<String> {
     let n = usize::try_from(n).unwrap_or(0);
     let bytes = text.len().checked_mul(n).ok_or_else(too_long)?;
     let mut out = with_room(bytes)?;
-    (0..n).for_each(|_| out.push_str(text));
+    push_repeated(&mut out, text, n);
     Ok(out)
 }
 
@@ -115,30 +119,37 @@ pub fn translate(text: &str, from: &str, to: &str) -> String {
 fn fill(with: &str, chars: usize) -> Result<String> {
     let most = with.chars().map(char::len_utf8).max().unwrap_or(0);
     let mut out = with_room(chars.checked_mul(most).ok_or_else(too_long)?)?;
-    out.extend(with.chars().cycle().take(chars));
+    let each = with.chars().count().max(1);
+    push_repeated(&mut out, with, chars / each);
+    out.push_str(with.get(..offset(with, chars % each)).unwrap_or_default());
     Ok(out)
 }
 
 /// `lpad(text, len, fill)`
 pub fn lpad(text: &str, len: i32, with: &str) -> Result<String> {
-    let (text, missing) = padding(text, len, with);
+    let (text, missing) = padding(text, len, with)?;
     Ok(fill(with, missing)? + text)
 }
 
 /// `rpad(text, len, fill)`
 pub fn rpad(text: &str, len: i32, with: &str) -> Result<String> {
-    let (text, missing) = padding(text, len, with);
+    let (text, missing) = padding(text, len, with)?;
     Ok(text.to_owned() + &fill(with, missing)?)
 }
 
-/// The text cut to a length, and the characters that are missing.
-fn padding<'a>(text: &'a str, len: i32, with: &str) -> (&'a str, usize) {
+/// The text cut to a length, and the characters that are missing. As in PostgreSQL, there must be
+/// room for the longest characters.
+fn padding<'a>(text: &'a str, len: i32, with: &str) -> Result<(&'a str, usize)> {
     let len = usize::try_from(len).unwrap_or(0);
     let chars = text.chars().count();
-    if with.is_empty() || chars >= len {
-        return (text.get(..offset(text, len)).unwrap_or(text), 0);
+    let padded = if with.is_empty() { chars.min(len) } else { len };
+    if padded * MAX_CHAR + HEADER > MAX_ALLOC {
+        return Err(too_long());
     }
-    (text, len - chars)
+    if with.is_empty() || chars >= len {
+        return Ok((text.get(..offset(text, len)).unwrap_or(text), 0));
+    }
+    Ok((text, len - chars))
 }
 
 /// `ltrim(text, characters)`

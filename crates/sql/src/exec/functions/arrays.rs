@@ -2,7 +2,7 @@
 
 use super::Area;
 use super::arguments::{array, int, text, wrong_argument};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use forebay_types::functions::arrays as f;
 use forebay_types::{Array, Datum, Oid, oids};
 
@@ -29,7 +29,11 @@ pub(super) const TABLE: Area = &[
         _ => Ok(Datum::Array(f::cat(array(args, 0)?, array(args, 1)?)?)),
     }),
     (3277, |_, args, _| position(args, i32::MIN)),
-    (3278, |_, args, _| position(args, int(args, 2)?)),
+    (3278, |_, args, _| match args {
+        [Datum::Null, ..] => Ok(Datum::Null),
+        [_, _, Datum::Null] => Err(SqlError::new("22004", "initial position must not be null")),
+        _ => position(args, int(args, 2)?),
+    }),
     (3279, |_, args, _| match args {
         [Datum::Null, _] => Ok(Datum::Null),
         [_, value] => {

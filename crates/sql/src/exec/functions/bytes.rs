@@ -104,7 +104,8 @@ fn size<'a>(n: usize) -> Datum<'a> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
 }
 
-/// The length that a type modifier says; without one it is 1.
+/// The length that a type modifier says; without one, or one that is too large, it is 1.
 fn length(typmod: i32) -> u32 {
-    u32::try_from(typmod).ok().filter(|n| *n > 0).unwrap_or(1)
+    let fits = |n: &u32| (1..=b::MAX_BITS as u32).contains(n);
+    u32::try_from(typmod).ok().filter(fits).unwrap_or(1)
 }

@@ -8,9 +8,6 @@ use forebay_types::datetime::{extract, ops};
 use forebay_types::functions::format;
 use forebay_types::{Datum, Interval, Numeric};
 
-/// Microseconds of a second.
-const SECOND: i64 = 1_000_000;
-
 pub(super) const TABLE: Area = &[
     (1299, |_, _, host| Ok(Datum::Timestamptz(host.style.now))), // now
     (2647, |_, _, host| Ok(Datum::Timestamptz(host.style.now))),
@@ -103,14 +100,12 @@ pub(super) const TABLE: Area = &[
         Ok(Datum::Timetz(time.0, time.1))
     }),
     (1026, |_, args, _| {
-        let east = i64::from(ops::zone_of_interval(interval(args, 0)?)?) * SECOND;
-        let moment = moment(args, 1)?;
-        Ok(Datum::Timestamp(if ops::is_finite(moment) { moment + east } else { moment }))
+        let local = ops::timestamptz_at_interval(moment(args, 1)?, interval(args, 0)?)?;
+        Ok(Datum::Timestamp(local))
     }),
     (2070, |_, args, _| {
-        let east = i64::from(ops::zone_of_interval(interval(args, 0)?)?) * SECOND;
-        let local = local(args, 1)?;
-        Ok(Datum::Timestamptz(if ops::is_finite(local) { local - east } else { local }))
+        let moment = ops::timestamp_at_interval(local(args, 1)?, interval(args, 0)?)?;
+        Ok(Datum::Timestamptz(moment))
     }),
     // to_char, to_timestamp and to_date
     (1768, |_, args, _| Ok(shown(format::interval_to_char(interval(args, 0)?, text(args, 1)?)?))),

@@ -26,8 +26,14 @@ pub(super) const TABLE: Area = &[
     (3215, |_, args, _| part(value(args, 0)?.item(int(args, 1)?))),
     (3214, |_, args, _| Ok(shown(value(args, 0)?.field(text(args, 1)?)))),
     (3216, |_, args, _| Ok(shown(value(args, 0)?.item(int(args, 1)?)))),
-    (3217, |_, args, _| part(value(args, 0)?.path(&path(args)?.each()))),
-    (3940, |_, args, _| Ok(shown(value(args, 0)?.path(&path(args)?.each())))),
+    (3217, |_, args, _| match path(args)? {
+        Some(path) => part(value(args, 0)?.path(&path.each())),
+        None => Ok(Datum::Null),
+    }),
+    (3940, |_, args, _| match path(args)? {
+        Some(path) => Ok(shown(value(args, 0)?.path(&path.each()))),
+        None => Ok(Datum::Null),
+    }),
     (3301, |_, args, _| stored(value(args, 0)?.concat(value(args, 1)?)?)),
     (3302, |_, args, _| stored(value(args, 0)?.without_key(text(args, 1)?)?)),
     (3303, |_, args, _| stored(value(args, 0)?.without_item(int(args, 1)?)?)),
@@ -40,8 +46,14 @@ pub(super) const TABLE: Area = &[
     (3948, |_, args, _| of_text(text(args, 0)?, &[text(args, 1)?], true)),
     (3949, |_, args, _| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], false)),
     (3950, |_, args, _| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], true)),
-    (3951, |_, args, _| of_text(text(args, 0)?, &path(args)?.each(), false)),
-    (3953, |_, args, _| of_text(text(args, 0)?, &path(args)?.each(), true)),
+    (3951, |_, args, _| match path(args)? {
+        Some(path) => of_text(text(args, 0)?, &path.each(), false),
+        None => Ok(Datum::Null),
+    }),
+    (3953, |_, args, _| match path(args)? {
+        Some(path) => of_text(text(args, 0)?, &path.each(), true),
+        None => Ok(Datum::Null),
+    }),
     (3968, |_, args, _| match f::json_path(text(args, 0)?, &[])? {
         Some(node) => Ok(Datum::text(f::node_type(&node))),
         None => Ok(Datum::Null),
@@ -83,10 +95,11 @@ impl Path {
     }
 }
 
-fn path(args: &[Datum<'_>]) -> Result<Path> {
+/// The path of a call. None: one of its steps is NULL, so nothing is found.
+fn path(args: &[Datum<'_>]) -> Result<Option<Path>> {
     let Some(Datum::Array(steps)) = args.get(1) else { return Err(wrong_argument(args, 1)) };
     let steps = steps.items()?;
-    Ok(Path(steps.iter().filter_map(Datum::as_str).map(str::to_owned).collect()))
+    Ok(steps.iter().map(|step| step.as_str().map(str::to_owned)).collect::<Option<_>>().map(Path))
 }
 
 /// A part of a json text, as a json text or as its own text.

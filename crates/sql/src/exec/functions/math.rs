@@ -36,7 +36,7 @@ pub(super) const TABLE: Area = &[
     (1345, |_, args, _| float(args, f64::cbrt)),
     (231, |_, args, _| float(args, f64::cbrt)),
     (221, |_, args, _| float(args, f64::abs)),
-    (2310, |_, args, _| float(args, |v| if v == 0.0 || v.is_nan() { v.abs() } else { v.signum() })),
+    (2310, |_, args, _| float(args, |v| if v == 0.0 || v.is_nan() { 0.0 } else { v.signum() })),
     (1608, |_, args, _| checked(args, |v| v / (std::f64::consts::PI / 180.0))), // degrees
     (1609, |_, args, _| checked(args, |v| v * (std::f64::consts::PI / 180.0))), // radians
     (1610, |_, _, _| Ok(Datum::Float8(std::f64::consts::PI))),
@@ -143,7 +143,7 @@ fn power<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
         let message = "zero raised to a negative power is undefined";
         return Err(SqlError::new("2201F", message));
     }
-    if base < 0.0 && exponent.is_finite() && exponent.floor() != exponent && base.is_finite() {
+    if base < 0.0 && exponent.is_finite() && exponent.floor() != exponent {
         let message = "a negative number raised to a non-integer power yields a complex result";
         return Err(SqlError::new("2201F", message));
     }

@@ -35,7 +35,6 @@ mod table;
 pub(super) mod text;
 mod values;
 
-pub(super) use reg::regclass_of_text;
 pub(super) use strings::substr_range;
 pub(super) use table::{call, find};
 pub(super) use values::value;

@@ -39,7 +39,7 @@ pub(super) const TABLE: Area = &[
 ];
 
 /// The OID of the table or index that a text means.
-pub(in crate::exec) fn regclass_of_text<'a>(text: &str, host: &mut Host) -> Result<Datum<'a>> {
+fn regclass_of_text<'a>(text: &str, host: &mut Host) -> Result<Datum<'a>> {
     Ok(Datum::Oid(host.regclass(text)?))
 }
 

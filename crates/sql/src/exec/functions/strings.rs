@@ -172,7 +172,11 @@ fn left<'a>(whole: &str, n: i32) -> Datum<'a> {
 
 fn right<'a>(whole: &str, n: i32) -> Datum<'a> {
     let length = whole.chars().count();
-    let skip = if n >= 0 { length.saturating_sub(n as usize) } else { n.unsigned_abs() as usize };
+    // As in PostgreSQL, the least number stays what it is without its sign, and skips nothing.
+    let skip = match n {
+        0.. => length.saturating_sub(n as usize),
+        n => usize::try_from(n.wrapping_neg()).unwrap_or(0),
+    };
     Datum::string(whole.chars().skip(skip).collect())
 }
 

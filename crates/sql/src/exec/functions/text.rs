@@ -2,7 +2,9 @@
 //! memory is allocated.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};
+use forebay_types::{
+    Datum, HEADER, MAX_ALLOC, check_alloc, check_enlarge, out_of_memory, push_repeated, text_of,
+};
 use std::borrow::Cow;
 
 /// `a || b`
@@ -15,11 +17,8 @@ pub fn join<'a>(a: Cow<'_, str>, b: &str) -> Result<Datum<'a>> {
 }
 
 fn joined_length(a: usize, b: usize) -> Result<usize> {
-    let size = a.saturating_add(b).saturating_add(HEADER);
-    if size <= MAX_ALLOC {
-        return Ok(a + b);
-    }
-    Err(SqlError::new(state::INTERNAL_ERROR, format!("invalid memory alloc request size {size}")))
+    check_alloc(a.saturating_add(b).saturating_add(HEADER))?;
+    Ok(a + b)
 }
 
 /// concat()
@@ -43,7 +42,7 @@ fn length_of(pieces: impl Iterator<Item = usize>, most: usize) -> Result<usize> 
 pub fn repeat<'a>(piece: &str, times: i32) -> Result<Datum<'a>> {
     let times = usize::try_from(times).unwrap_or(0);
     let mut whole = text_of(repeated_length(piece.len(), times)?)?;
-    (0..if piece.is_empty() { 0 } else { times }).for_each(|_| whole.push_str(piece));
+    push_repeated(&mut whole, piece, times);
     Ok(Datum::string(whole))
 }
 

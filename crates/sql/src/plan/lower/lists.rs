@@ -35,20 +35,20 @@ impl Lowering<'_> {
             }
             _ => array,
         };
+        let from = self.element_of(type_of(listed))?;
         if let nodes::Expr::Array(list) = listed
             && !list.multidims
         {
             let mut items = Vec::with_capacity(list.elements.len());
             for item in &list.elements {
-                items.push(as_common(common, element, self.lower(item)?));
+                items.push(as_common(common, from, self.lower(item)?));
             }
             return Ok(Expr::InList { expr, list: items, element: of, negated });
         }
         if let nodes::Expr::Const(constant) = listed
             && let Datum::Array(values) = &constant.constvalue
         {
-            let item =
-                |value: Datum<'_>| as_common(common, element, Expr::Const(value.into_owned()));
+            let item = |value: Datum<'_>| as_common(common, from, Expr::Const(value.into_owned()));
             let list = values.items()?.into_iter().map(item).collect();
             return Ok(Expr::InList { expr, list, element: of, negated });
         }

@@ -21,7 +21,7 @@ use crate::analyze::{AGGREGATES, Scope, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
 use forebay_engine::nodes::{
-    self, BoolExprType, BoolTestType, CaseExpr, CoerceViaIo, MinMaxOp, NullTestType, Var,
+    self, BoolExprType, BoolTestType, CaseExpr, CoerceViaIo, MinMaxOp, NullTest, NullTestType, Var,
     VarReturningType, type_of,
 };
 use forebay_types::{Oid, Repr, SqlType, oids};
@@ -175,13 +175,7 @@ impl Lowering<'_> {
                 order: self.value_order(node.minmaxtype, node.inputcollid)?,
             },
             N::SqlValue(node) => Expr::Value(node.op, node.typmod),
-            N::NullTest(node) => {
-                let arg = Box::new(self.lower(&node.arg)?);
-                match node.nulltesttype {
-                    NullTestType::IsNull => Expr::IsNull(arg),
-                    NullTestType::IsNotNull => Expr::IsNotNull(arg),
-                }
-            }
+            N::NullTest(node) => self.null_test(node)?,
             N::BooleanTest(node) => boolean_test(node.booltesttype, self.lower(&node.arg)?),
             N::NamedArg(node) => self.lower(&node.arg)?,
             N::Array(node) => Expr::Array {
@@ -200,6 +194,29 @@ impl Lowering<'_> {
             N::SubscriptingRef(node) => self.subscript(node)?,
             other => return Err(self.refused(other)?),
         })
+    }
+
+    /// A test for NULL. A row is NULL if all its fields are, and not NULL if none is.
+    #[inline(never)]
+    fn null_test(&mut self, node: &NullTest) -> Result<Expr> {
+        let test = |arg: Expr| match node.nulltesttype {
+            NullTestType::IsNull => Expr::IsNull(Box::new(arg)),
+            NullTestType::IsNotNull => Expr::IsNotNull(Box::new(arg)),
+        };
+        match &*node.arg {
+            nodes::Expr::Row(row) if node.argisrow => {
+                let fields = self.all(&row.args)?;
+                Ok(Expr::And(fields.into_iter().map(test).collect()))
+            }
+            // No function here returns a row of nothing but NULLs.
+            nodes::Expr::Func(_) if node.nulltesttype == NullTestType::IsNull => {
+                Ok(test(self.lower(&node.arg)?))
+            }
+            _ if node.argisrow => {
+                Err(SqlError::unsupported("a test of a composite value for NULL"))
+            }
+            arg => Ok(test(self.lower(arg)?)),
+        }
     }
 
     fn all(&mut self, list: &[nodes::Expr]) -> Result<Vec<Expr>> {
