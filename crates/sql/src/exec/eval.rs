@@ -5,11 +5,10 @@ use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Arithmetic, Comparison, Expr, Function, ValueOrder};
+use crate::plan::{Arithmetic, Comparison, Expr, Function, RowCollations, ValueOrder};
 use forebay_collation::Collation;
 use forebay_types::{Array, Datum, SqlType, compare, compare_by};
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// A row as expressions see it.
 pub(super) type Values<'a> = &'a [Datum<'a>];
@@ -372,7 +371,7 @@ fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
 /// The first columns that differ decide.
 fn rows_compared<'a>(
     op: Comparison,
-    (pairs, collations): (&'a [(Expr, Expr)], &[Option<Arc<Collation>>]),
+    (pairs, collations): (&'a [(Expr, Expr)], &RowCollations),
     row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,

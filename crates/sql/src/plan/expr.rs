@@ -131,6 +131,9 @@ const PARTS: [(&[Oid], PartOf); 5] = [
 /// current_setting, current_user, session_user, format_type, pg_is_in_recovery, version.
 const SAFE: [Oid; 9] = [861, 1402, 2077, 3294, 745, 746, 1081, 3810, 89];
 
+/// The collations of the columns of rows, as far as they order by more than bytes.
+pub type RowCollations = [Option<Arc<Collation>>];
+
 /// An expression. `Column` is an index into the row at hand.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are operands in order")]

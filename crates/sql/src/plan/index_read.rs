@@ -2,7 +2,7 @@
 //! order and its columns are those that are wanted.
 
 use super::computed::{ComputedIndex, keys};
-use super::expr::{Comparison, Expr, type_of};
+use super::expr::{Comparison, Expr, RowCollations, type_of};
 use super::implied::implied;
 use super::order::ValueOrder;
 use super::tid::is_fixed;
@@ -256,7 +256,7 @@ fn listed_type(values: &[Expr]) -> SqlType {
 /// A comparison of rows, as far as its first columns are keys of the index.
 fn row_condition(
     comparison: Comparison,
-    (pairs, collations): (&[(Expr, Expr)], &[Option<Arc<Collation>>]),
+    (pairs, collations): (&[(Expr, Expr)], &RowCollations),
     index: &TableIndex,
 ) -> Option<(IndexCondition, Expr)> {
     let turned = key_of(&pairs.first()?.0, index).is_none();

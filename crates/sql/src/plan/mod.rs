@@ -82,7 +82,7 @@ pub use computed::ComputedIndex;
 pub use conversion::Conversion;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
-pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
+pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf, RowCollations};
 pub use locks::locking_words;
 pub use order::ValueOrder;
 pub use page_usage::PageUsage;
