@@ -169,7 +169,7 @@ pub struct SortedTuple<'a> {
 
 impl TupleOrder {
     pub(crate) fn new(shape: Arc<IndexShape>) -> TupleOrder {
-        let whole = shape.keys.first().is_some_and(|key| is_whole(key.order));
+        let whole = shape.keys.first().is_some_and(|key| is_whole(&key.order));
         TupleOrder { shape, whole, shared: 0 }
     }
 
@@ -195,7 +195,7 @@ impl TupleOrder {
             let rank = if column.nulls_first { 0 } else { 2 };
             return Ok(Key { rank, number: 0 });
         };
-        let number = number_of(column.order, value.get(self.shared..).unwrap_or_default())?;
+        let number = number_of(&column.order, value.get(self.shared..).unwrap_or_default())?;
         Ok(Key { rank: 1, number: if column.descending { !number } else { number } })
     }
 
@@ -272,13 +272,13 @@ fn plain(value: Varlena<'_>) -> Result<Cow<'_, [u8]>, AccessError> {
 }
 
 /// Whether values are equal whose numbers are.
-fn is_whole(order: KeyOrder) -> bool {
+fn is_whole(order: &KeyOrder) -> bool {
     use KeyOrder::{Int2, Int4, Int8, Word4, Word8};
     matches!(order, Int2 | Int4 | Int8 | Word4 | Word8)
 }
 
 /// A number that orders as the values do, as far as it goes.
-fn number_of(order: KeyOrder, value: &[u8]) -> Result<u64, AccessError> {
+fn number_of(order: &KeyOrder, value: &[u8]) -> Result<u64, AccessError> {
     // Two's complement becomes unsigned.
     let signed = |n: i64| n as u64 ^ 1 << 63;
     let bytes = |value: &[u8]| {
@@ -399,7 +399,7 @@ impl IndexSorter {
         let (column, value) = self.order.first(tuple)?;
         let Key { rank, number: key } = self.order.key_of(column, value.as_deref())?;
         self.order.check(tuple)?;
-        if let (KeyOrder::Bytes, Some(value)) = (column.order, value) {
+        if let (KeyOrder::Bytes, Some(value)) = (&column.order, value) {
             shorten(&mut self.prefix, &value);
         }
         let at = u32::try_from(start / ALIGN).expect("no more memory than entries point into");

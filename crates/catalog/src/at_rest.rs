@@ -3,17 +3,19 @@
 //! The caller reads the pages and decides which rows count. Only leading columns are decoded.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use forebay_access::nbtree::KeyColumn;
+use forebay_collation::{Collation, Definition, Provider, version_agrees};
 use forebay_format::tuple::deform;
 use forebay_format::{Align, AttrLayout, HeapTuple, Xid};
 use forebay_types::{Oid, oids};
 
 use crate::index_rows::{DESCENDING, NULLS_FIRST, OperatorClass, OperatorClasses};
-use crate::limits::BY_BYTES;
 use crate::row::elements;
 use crate::schema::{
-    CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_INDEX,
-    PG_NAMESPACE, PG_OPCLASS,
+    CatalogColumn, CatalogTable, DEFAULT_COLLATION, PG_AMPROC, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE,
+    PG_INDEX, PG_NAMESPACE, PG_OPCLASS,
 };
 
 /// A relation, as its row of pg_class says.
@@ -71,8 +73,8 @@ pub struct DatabaseRow {
     pub tablespace: Oid,
     /// A DROP DATABASE of it was interrupted, so files may be missing.
     pub half_dropped: bool,
-    /// Its default collation orders texts by their bytes.
-    pub by_bytes: bool,
+    /// Its collation. None: it is not known, or not of the version by which indexes were made.
+    pub collation: Option<Arc<Collation>>,
 }
 
 /// An index, as its row of pg_index says.
@@ -99,22 +101,27 @@ pub struct IndexRow {
     options: Vec<i16>,
 }
 
-/// The default collation of the database.
-const DEFAULT_COLLATION: Oid = 100;
+/// Collations that have the order of bytes: C, POSIX, ucs_basic, pg_c_utf8 and pg_unicode_fast. 0:
+/// none, of a type without collations.
+const BY_BYTES: [Oid; 6] = [0, 950, 951, 962, 811, 6411];
 
 /// How the operator classes of a database order values.
 #[derive(Debug, Default)]
 pub struct KeyOrders(OperatorClasses);
 
 impl KeyOrders {
-    /// The first key columns of an index, as far as their order is known. `by_bytes`: whether the
-    /// database's default collation orders texts by their bytes.
-    pub fn columns(&self, row: &IndexRow, by_bytes: bool) -> Vec<KeyColumn> {
+    /// The first key columns of an index, as far as their order is known. `default`: the database's
+    /// collation.
+    pub fn columns(&self, row: &IndexRow, default: Option<&Arc<Collation>>) -> Vec<KeyColumn> {
+        let by_bytes = Arc::new(Collation::c());
         let each = row.classes.iter().zip(&row.collations).zip(&row.options);
         let known = each.map_while(|((&class, &collation), &option)| {
-            let is_known =
-                BY_BYTES.contains(&collation) && (collation != DEFAULT_COLLATION || by_bytes);
-            let (order, _) = self.0.order(class).filter(|_| is_known)?;
+            let collation = match collation {
+                DEFAULT_COLLATION => default?,
+                _ if BY_BYTES.contains(&collation) => &by_bytes,
+                _ => return None,
+            };
+            let (order, _) = self.0.order(class, collation)?;
             let (descending, nulls_first) = (option & DESCENDING != 0, option & NULLS_FIRST != 0);
             Some(KeyColumn { order, descending, nulls_first })
         });
@@ -132,6 +139,7 @@ pub struct RowReader {
     attribute: Leading,
     namespace: Leading,
     database: Leading,
+    collation_version: Leading,
     index: Leading,
     predicate: Leading,
     operator_class: Leading,
@@ -162,6 +170,13 @@ impl Leading {
         deform(tuple, &self.layouts, &mut all).ok()?;
         let fields = self.wanted.iter().map(|&n| all.get(n).copied().flatten());
         Some(Fields(fields.collect::<Option<Vec<_>>>()?.into_iter()))
+    }
+
+    /// The last column, which may be NULL.
+    fn last<'a>(&self, tuple: HeapTuple<'a>) -> Option<Option<&'a [u8]>> {
+        let mut all = vec![None; self.layouts.len()];
+        deform(tuple, &self.layouts, &mut all).ok()?;
+        all.last().copied()
     }
 
     /// Whether the last column is NULL. One that is compressed is not.
@@ -203,6 +218,10 @@ impl Fields<'_> {
         Some(elements(self.0.next()?)?.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
     }
 
+    fn text(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.0.next()?).into_owned())
+    }
+
     fn name(&mut self) -> Option<String> {
         let bytes = self.0.next()?.split(|&byte| byte == 0).next()?;
         Some(String::from_utf8_lossy(bytes).into_owned())
@@ -232,8 +251,15 @@ impl RowReader {
             "relminmxid",
         ];
         let attribute = ["attrelid", "attnum", "attlen", "attbyval", "attalign"];
-        let database =
-            ["oid", "datname", "datconnlimit", "dattablespace", "datlocprovider", "datcollate"];
+        let database = [
+            "oid",
+            "datname",
+            "datconnlimit",
+            "dattablespace",
+            "datlocprovider",
+            "datcollate",
+            "datctype",
+        ];
         let index = [
             "indexrelid",
             "indrelid",
@@ -254,6 +280,7 @@ impl RowReader {
             attribute: Leading::new(&PG_ATTRIBUTE, major, &attribute)?,
             namespace: Leading::new(&PG_NAMESPACE, major, &["oid", "nspname"])?,
             database: Leading::new(&PG_DATABASE, major, &database)?,
+            collation_version: Leading::new(&PG_DATABASE, major, &["datcollversion"])?,
             index: Leading::new(&PG_INDEX, major, &index)?,
             predicate: Leading::new(&PG_INDEX, major, &["indpred"])?,
             operator_class: Leading::new(&PG_OPCLASS, major, &class_of)?,
@@ -309,9 +336,13 @@ impl RowReader {
             name: row.name()?,
             half_dropped: row.number()? == INVALID_DATABASE,
             tablespace: row.number()?,
-            by_bytes: match row.byte()? {
-                b'b' => true,
-                provider => provider == b'c' && matches!(row.0.next()?, b"C" | b"POSIX"),
+            collation: match row.byte()? {
+                b'b' => Some(Arc::new(Collation::c())),
+                b'c' => {
+                    let (collate, ctype) = (row.text()?, row.text()?);
+                    libc_collation(&collate, &ctype, self.collation_version.last(tuple)?)
+                }
+                _ => None,
             },
         })
     }
@@ -363,6 +394,19 @@ impl RowReader {
         };
         self.support.read(tuple).and_then(add).is_some()
     }
+}
+
+/// The collation of a database by libc, unless another version of it was recorded.
+fn libc_collation(collate: &str, ctype: &str, recorded: Option<&[u8]>) -> Option<Arc<Collation>> {
+    let recorded = recorded.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let agrees = |version: &String| version_agrees(Provider::Libc, collate, Some(version));
+    if recorded.as_ref().is_some_and(|version| !agrees(version)) {
+        return None;
+    }
+    let (name, provider) = ("default", Provider::Libc);
+    let (locale, rules, deterministic) = (collate, None, true);
+    let definition = Definition { name, provider, locale, ctype, rules, deterministic };
+    Collation::open(&definition).ok().map(Arc::new)
 }
 
 /// A catalog's columns in a version: those of PostgreSQL 18 with the differences that older ones

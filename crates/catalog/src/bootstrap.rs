@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::nbtree::IndexShape;
+use forebay_collation::{Collation, Provider, actual_version};
 use forebay_format::ids::FROZEN_XID;
 use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Datum, Oid, SqlType, oids, text_in};
@@ -18,8 +19,9 @@ use crate::options::StorageOptions;
 use crate::row::Row;
 use crate::rows::{OldestIds, system_attributes};
 use crate::schema::{
-    CATALOGS, CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_AUTHID, PG_CLASS,
-    PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE,
+    C_COLLATION, CATALOGS, CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_AUTHID,
+    PG_CLASS, PG_COLLATION, PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE,
+    TEMPLATE0_DB,
 };
 use crate::table::Column;
 use crate::tsv::TsvFile;
@@ -67,6 +69,23 @@ pub struct NewCluster {
     pub oldest: OldestIds,
     /// Whether there are template1 and template0 beside the database `postgres`.
     pub templates: bool,
+    /// The locale of the databases. None: C.
+    pub locale: Option<NewLocale>,
+}
+
+/// The locale of the databases of a new cluster: columns of pg_database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLocale {
+    /// datlocprovider
+    pub provider: u8,
+    /// datcollate
+    pub collate: String,
+    /// datctype
+    pub ctype: String,
+    /// datlocale
+    pub locale: Option<String>,
+    /// datcollversion, but for template0
+    pub version: Option<String>,
 }
 
 impl NewCluster {
@@ -147,7 +166,25 @@ impl NewCluster {
             oid if oid == PG_AUTHID.oid && row[at("oid")] == Datum::Oid(POSTGRES_ROLE) => {
                 row[at("rolname")] = Datum::string(self.superuser.clone());
             }
+            oid if oid == PG_COLLATION.oid && row[at("collprovider")] == Datum::Char(b'i') => {
+                let locale = row[at("colllocale")].as_str().unwrap_or_default();
+                let version = actual_version(Provider::Icu, locale);
+                row[at("collversion")] = version.map_or(Datum::Null, Datum::string);
+            }
             oid if oid == PG_DATABASE.oid => {
+                if let Some(locale) = &self.locale {
+                    let text = |value: &Option<String>| match value {
+                        Some(value) => Datum::string(value.clone()),
+                        None => Datum::Null,
+                    };
+                    row[at("datlocprovider")] = Datum::Char(locale.provider);
+                    row[at("datcollate")] = Datum::string(locale.collate.clone());
+                    row[at("datctype")] = Datum::string(locale.ctype.clone());
+                    row[at("datlocale")] = text(&locale.locale);
+                    if row[at("oid")] != Datum::Oid(TEMPLATE0_DB) {
+                        row[at("datcollversion")] = text(&locale.version);
+                    }
+                }
                 return self.templates || row[at("oid")] == Datum::Oid(POSTGRES_DB);
             }
             _ => {}
@@ -172,6 +209,9 @@ fn columns(rows: &HashMap<Oid, Vec<Values>>) -> Result<HashMap<Oid, Vec<Column>>
 /// The indexes of all tables.
 fn indexes(rows: &HashMap<Oid, Vec<Values>>) -> Result<FoundIndexes, CatalogError> {
     let mut found = FoundIndexes::default();
+    for oid in [0, C_COLLATION] {
+        found.collations.insert(oid, Ok(Arc::new(Collation::c())));
+    }
     for row in &rows[&PG_INDEX.oid] {
         let row = IndexRow::read(&Row(row, PG_INDEX.name), FROZEN_XID, (None, None))?;
         found.rows.entry(row.table).or_default().push(row);
@@ -228,7 +268,7 @@ mod tests {
 
     fn cluster() -> NewCluster {
         let oldest = OldestIds { xid: 777, multi: 5 };
-        NewCluster { superuser: "me".to_owned(), oldest, templates: true }
+        NewCluster { superuser: "me".to_owned(), oldest, templates: true, locale: None }
     }
 
     #[test]

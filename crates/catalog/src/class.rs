@@ -141,7 +141,6 @@ impl Attribute {
         Ok(Attribute {
             column: Column { compression: toast.in_indexes(), ..column(row)? },
             has_missing: row.bool(13)?,
-            collation: row.oid(19)?,
             toast,
         })
     }
@@ -175,6 +174,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
         name: row.name(1)?.to_owned(),
         type_oid,
         typmod: row.int4(5)?,
+        collation: row.oid(19)?,
         not_null: row.bool(11)?,
         attnum: row.int2(4)?,
         dropped: row.bool(16)?,
@@ -232,6 +232,7 @@ mod tests {
                 name: format!("c{attnum}"),
                 type_oid: 23,
                 typmod: -1,
+                collation: 0,
                 not_null: false,
                 attnum: *attnum,
                 dropped: false,
@@ -246,7 +247,6 @@ mod tests {
                 repr: Repr::Int4,
             },
             has_missing: false,
-            collation: 0,
             toast: ToastColumn { storage: Storage::Plain, method: None },
         };
         numbers.iter().map(column).collect()

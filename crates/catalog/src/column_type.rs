@@ -6,7 +6,7 @@
 
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::{Datum, Oid, TypeInfo, type_info};
+use forebay_types::{Datum, Oid, TypeInfo, format_type, type_info};
 
 use crate::catalog_oids::{ATTRIBUTES, CONSTRAINTS, DEFAULTS, INDEXES};
 use crate::columns_ddl::missing_array;
@@ -45,6 +45,8 @@ pub struct NewType {
     pub type_oid: Oid,
     /// Its modifier, or -1.
     pub typmod: i32,
+    /// The column's collation, or 0.
+    pub collation: Oid,
 }
 
 /// Refuses a column on which something depends that does not follow another type. Returns the
@@ -119,17 +121,18 @@ pub fn set_column_type(
     (table, new): (&Table, NewType),
     missing: Option<&Datum<'_>>,
 ) -> Result<(), CatalogError> {
-    let NewType { column: number, type_oid, typmod } = new;
+    let NewType { column: number, type_oid, typmod, collation } = new;
     let info = type_info(type_oid).ok_or_else(|| {
         CatalogError::refused("42704", format!("type with OID {type_oid} does not exist"))
     })?;
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = attribute(&mut writer, table, number, usize::MAX)?;
-    retype(&mut found.values, info, typmod);
+    retype(&mut found.values, info, (typmod, collation));
     let array = missing.map(|value| missing_array(type_oid, value)).transpose()?;
     put(&mut found.values, "atthasmissing", Datum::Bool(array.is_some()));
     put(&mut found.values, "attmissingval", array.unwrap_or(Datum::Null));
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
+    writer.change_collations(Object::column(table.oid, number), &[collation])?;
     let key = [Datum::Oid(table.oid), Datum::Int2(number)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
     writer.announce_relation(table.oid);
@@ -137,7 +140,7 @@ pub fn set_column_type(
 }
 
 /// The values of pg_attribute that follow from a type.
-fn retype(row: &mut [Datum<'static>], info: &TypeInfo, typmod: i32) {
+fn retype(row: &mut [Datum<'static>], info: &TypeInfo, (typmod, collation): (i32, Oid)) {
     for (name, value) in [
         ("atttypid", Datum::Oid(info.oid)),
         ("attlen", Datum::Int2(info.len)),
@@ -147,7 +150,7 @@ fn retype(row: &mut [Datum<'static>], info: &TypeInfo, typmod: i32) {
         ("attalign", Datum::Char(info.align)),
         ("attstorage", Datum::Char(info.storage)),
         ("attcompression", Datum::Char(0)),
-        ("attcollation", Datum::Oid(info.collation)),
+        ("attcollation", Datum::Oid(collation)),
     ] {
         put(row, name, value);
     }
@@ -224,7 +227,7 @@ fn follow(
         let info = type_info(column.type_oid);
         let info = info.ok_or_else(|| CatalogError::corrupt("a column has an unknown type"))?;
         let key = IndexDef { keys: vec![IndexKey::new(*number)], ..IndexDef::default() };
-        let mut stored = None;
+        let (mut stored, mut own) = (None, 0);
         if let (Some(class), Some(collation)) = (classes.get_mut(n), collations.get_mut(n)) {
             let default = operator_classes(writer, old, &key)?.pop().map(|class| class.oid);
             if default != Some(*class) {
@@ -233,13 +236,25 @@ fn follow(
                 return Err(CatalogError::refused("0A000", message));
             }
             let Some(now) = operator_classes(writer, new, &key)?.pop() else { continue };
-            differs |= now.oid != *class || *collation != info.collation;
-            (*class, *collation, stored) = (now.oid, info.collation, Some(now.stored));
+            let before = old.columns.iter().find(|column| column.attnum == *number);
+            // A collation that the index alone has stays.
+            own = match before.is_some_and(|before| before.collation == *collation) {
+                true => column.collation,
+                false => *collation,
+            };
+            if own != 0 && info.collation == 0 {
+                let ty = format_type(info.oid, None);
+                let message = format!("collations are not supported by type {ty}");
+                return Err(CatalogError::refused("42804", message));
+            }
+            differs |= now.oid != *class || *collation != own;
+            (*class, *collation, stored) = (now.oid, own, Some(now.stored));
         }
         let key = [Datum::Oid(index), Datum::Int2(i16::try_from(n + 1).unwrap_or(i16::MAX))];
         let of_column = (&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key[..]);
         for mut found in writer.rows(of_column, usize::MAX)? {
-            retype(&mut found.values, info, column.typmod);
+            // An included column has no order.
+            retype(&mut found.values, info, (column.typmod, own));
             match stored {
                 // A name is kept as a C string.
                 Some(CSTRING) => {
@@ -253,9 +268,7 @@ fn follow(
                         put(&mut found.values, name, value);
                     }
                 }
-                Some(_) => {}
-                // An included column has no order.
-                None => put(&mut found.values, "attcollation", Datum::Oid(0)),
+                _ => {}
             }
             writer.update(ATTRIBUTES, found.tid, &found.values)?;
         }
@@ -268,6 +281,7 @@ fn follow(
         }
     }
     writer.update(INDEXES, found.tid, &found.values)?;
+    writer.change_collations(Object::relation(index), &collations)?;
     writer.announce_relation(index);
     Ok(differs)
 }

@@ -91,6 +91,9 @@ pub fn add_column(
     writer.insert(ATTRIBUTES, &row)?;
     set(&mut class.values, "relnatts", Datum::Int2(number));
     writer.update(CLASSES, class.tid, &class.values)?;
+    if let Some(collation) = def.collation {
+        writer.depend_on_collation(Object::column(table.oid, number), collation)?;
+    }
     writer.next_command()?;
     if let Some(default) = &def.default {
         insert_default(&mut writer, (table.oid, number), default, def.generated != 0)?;

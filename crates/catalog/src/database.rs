@@ -13,6 +13,7 @@ use forebay_types::Oid;
 use forebay_wal::WalError;
 
 use crate::cache::CatalogCache;
+use crate::collations::Collations;
 use crate::error::CatalogError;
 use crate::index::KnownTrees;
 use crate::index_compiler::IndexCompiler;
@@ -61,6 +62,8 @@ pub struct Database {
     pub(crate) lookups: Mutex<HashMap<Oid, Arc<Lookup>>>,
     /// Operator classes of indexes that were met. Nothing here changes any.
     pub(crate) operator_classes: Mutex<Arc<OperatorClasses>>,
+    /// Its collation, and others that were used.
+    pub(crate) collations: Collations,
     /// Whether it has event triggers, which nothing here makes or runs.
     pub(crate) has_event_triggers: OnceLock<bool>,
     pub(crate) maps: RelationMaps,
@@ -70,8 +73,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// A database whose catalogs are where `maps` says.
-    pub fn new(maps: RelationMaps, shared: &Shared) -> Database {
+    /// A database whose catalogs are where `maps` says, with its collation.
+    pub(crate) fn new(maps: RelationMaps, shared: &Shared, collations: Collations) -> Database {
         let (oid, tablespace) = maps.place();
         Database {
             oid,
@@ -83,6 +86,7 @@ impl Database {
             opened: Mutex::default(),
             lookups: Mutex::default(),
             operator_classes: Mutex::default(),
+            collations,
             has_event_triggers: OnceLock::new(),
             maps,
             heaps: Arc::clone(&shared.heaps),

@@ -8,6 +8,8 @@ use forebay_aio::sync::{Mutex, RwLock};
 use forebay_storage::Backend;
 use forebay_types::Oid;
 
+use crate::cluster_rows::DatabaseRow;
+use crate::collations::Collations;
 use crate::database::{Database, Shared};
 use crate::error::CatalogError;
 use crate::maps::RelationMaps;
@@ -34,7 +36,7 @@ impl Databases {
         shared: Shared,
     ) -> Result<Databases, CatalogError> {
         let maps = RelationMaps::read_shared(&mut backend.io, dir)?;
-        let none = Arc::new(Database::new(maps, &shared));
+        let none = Arc::new(Database::new(maps, &shared, Collations::of_none()));
         let dir = dir.to_path_buf();
         Ok(Databases { dir, shared, none, open: RwLock::default(), opening: Mutex::default() })
     }
@@ -50,13 +52,14 @@ impl Databases {
         Reader::new(&self.none, backend, snapshot)
     }
 
-    /// A database with its default tablespace. It is opened if nobody has entered it before; then
+    /// A database. It is opened if nobody has entered it before; then
     /// what sessions of an earlier start have left there is removed.
     pub fn open(
         &self,
         backend: &mut Backend,
-        place: (Oid, Oid),
+        row: &DatabaseRow,
     ) -> Result<Arc<Database>, CatalogError> {
+        let place = (row.oid, row.tablespace);
         let known = |databases: &Databases| {
             let open = databases.open.read();
             open.get(&place.0).filter(|database| database.tablespace == place.1).cloned()
@@ -68,8 +71,9 @@ impl Databases {
         if let Some(database) = known(self) {
             return Ok(database);
         }
+        let collations = Collations::of_database(row)?;
         let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
-        let database = Arc::new(Database::new(maps, &self.shared));
+        let database = Arc::new(Database::new(maps, &self.shared, collations));
         let snapshot = self.shared.xacts.snapshot(&database.transaction());
         let found = Reader::new(&database, backend, snapshot).has_event_triggers()?;
         let _ = database.has_event_triggers.set(found);

@@ -175,6 +175,11 @@ pub fn create_table(
     let namespace_object = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
     writer.note_owner(Object::relation(oid), owner)?;
+    for (number, column) in (1..).zip(columns) {
+        if let Some(collation) = column.collation {
+            writer.depend_on_collation(Object::column(oid, number), collation)?;
+        }
+    }
     add_constraints(&mut writer, CheckedTable { oid, name, namespace }, columns, checks)?;
     writer.next_command()?;
     Ok(locator)

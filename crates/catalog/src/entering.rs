@@ -1,16 +1,15 @@
 //! Which database and role a session begins with: what PostgreSQL refuses, and what is not
 //! understood here.
 //!
-//! Texts are UTF-8 and compare by their bytes. Privileges are not enforced, so only superusers get
+//! Texts are UTF-8 and compare as the database's collation says. Privileges are not enforced, so
+//! only superusers get
 //! in; limits on their connections and row security do not apply to them.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::cluster_rows::{DatabaseRow, Named, RoleRow};
+use crate::collations::{Collations, UTF8};
 use crate::error::CatalogError;
 use crate::reader::Reader;
-
-/// pg_enc's number of UTF8.
-pub(crate) const UTF8: i32 = 6;
 
 fn refused(message: String) -> CatalogError {
     CatalogError::refused("0A000", message)
@@ -66,36 +65,19 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses a database whose texts would mean something else here.
+/// Refuses a database whose texts would mean something else here, or whose collation is not known.
 pub fn check_locale(database: &DatabaseRow) -> Result<(), CatalogError> {
-    const HINT: &str = "Texts are UTF-8 here and compare by their bytes. Dump the database in \
-        PostgreSQL, and restore it into a cluster made by initdb with -E UTF8 --no-locale.";
-    let DatabaseRow { name, encoding, provider, collate, ctype, locale, .. } = database;
+    let DatabaseRow { name, encoding, .. } = database;
     if *encoding != UTF8 {
         let message =
             format!("the encoding of database \"{name}\" (number {encoding}) is not supported");
-        return Err(refused(message).with_hint(HINT));
+        let hint = "Texts are UTF-8 here. Dump the database in PostgreSQL, and restore it into one \
+                    with ENCODING UTF8.";
+        return Err(refused(message).with_hint(hint));
     }
-    let by_bytes = |locale: &str| matches!(locale, "C" | "POSIX");
-    let known = match provider {
-        b'c' => by_bytes(collate) && by_bytes(ctype),
-        b'b' => locale.as_deref() == Some("C"),
-        _ => false,
-    };
-    if known {
-        return Ok(());
-    }
-    let locale = if *provider == b'c' { Some(collate) } else { locale.as_ref() };
-    let message = format!(
-        "the collation of database \"{name}\" (locale \"{}\" of provider {}) is not supported",
-        locale.map_or("", String::as_str),
-        match provider {
-            b'c' => "libc",
-            b'i' => "icu",
-            b'b' => "builtin",
-            _ => "unknown",
-        }
-    );
-    let detail = format!("LC_COLLATE is \"{collate}\", LC_CTYPE is \"{ctype}\".");
-    Err(refused(message).with_detail(detail).with_hint(HINT))
+    Collations::of_database(database).map(drop).map_err(|error| {
+        let sqlstate = error.sqlstate();
+        let message = format!("the collation of database \"{name}\" cannot be used");
+        CatalogError::refused(sqlstate, message).with_detail(error.to_string())
+    })
 }

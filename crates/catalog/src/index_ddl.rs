@@ -149,10 +149,16 @@ pub fn create_index(
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
     insert_class(&mut writer, table, def, (oid, name), persistence)?;
-    let rows = table_columns(&mut writer, table, def)?;
+    let mut rows = table_columns(&mut writer, table, def)?;
+    for (row, key) in rows.iter_mut().zip(&def.keys) {
+        if let (Some(collation), Some(place)) = (key.collation, row.get_mut(COLLATION)) {
+            *place = Datum::Oid(collation);
+        }
+    }
     let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
     let keys = rows.iter().take(def.keys.len());
-    let collations: Result<Vec<Oid>, CatalogError> = keys.map(collation).collect();
+    let collations = keys.map(collation).collect::<Result<Vec<Oid>, CatalogError>>()?;
+    writer.depend_on_collations(Object::relation(oid), &collations)?;
     insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
     let option = |key: &IndexKey| {
         let flag = |on, flag| if on { flag } else { 0 };
@@ -168,7 +174,7 @@ pub fn create_index(
         immediate: !def.deferrable,
         usable: !def.concurrently,
         columns: def.columns().collect(),
-        collations: collations?,
+        collations,
         classes: classes.iter().map(|class| class.oid).collect(),
         options: def.keys.iter().map(option).collect(),
         expressions: (!def.expressions.is_empty()).then(|| {

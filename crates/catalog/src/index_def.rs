@@ -9,6 +9,8 @@ use crate::stored_expr::StoredExpr;
 pub struct IndexKey {
     /// The table's column (pg_attribute.attnum). 0: the next one of the index's expressions.
     pub attnum: i16,
+    /// COLLATE; None: the column's collation.
+    pub collation: Option<Oid>,
     /// The operator class; None: the type's default.
     pub opclass: Option<Oid>,
     /// Greater values come first.
@@ -20,7 +22,7 @@ pub struct IndexKey {
 impl IndexKey {
     /// A column in its default order.
     pub fn new(attnum: i16) -> IndexKey {
-        IndexKey { attnum, opclass: None, descending: false, nulls_first: false }
+        IndexKey { attnum, collation: None, opclass: None, descending: false, nulls_first: false }
     }
 }
 

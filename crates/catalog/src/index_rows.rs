@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use forebay_access::nbtree::{IndexShape, KeyColumn, KeyOrder};
+use forebay_collation::Collation;
 use forebay_format::ids::FROZEN_XID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
@@ -16,7 +17,6 @@ use crate::figures::Figures;
 use crate::index::{KnownTrees, TableIndex};
 use crate::index_trees::{IndexTrees, StoredTree};
 use crate::layout::layout_of;
-use crate::limits::BY_BYTES;
 use crate::nodes::{Expr, type_of};
 use crate::options::{BTREE, StorageOptions};
 use crate::row::Row;
@@ -183,18 +183,32 @@ impl OperatorClasses {
         }
     }
 
-    /// How a class orders values, and the class; None if that is not known.
-    pub(crate) fn order(&self, class: Oid) -> Option<(KeyOrder, OperatorClass)> {
+    /// How a class orders values, with texts by a collation, and the class; None if that is not
+    /// known.
+    pub(crate) fn order(
+        &self,
+        class: Oid,
+        collation: &Arc<Collation>,
+    ) -> Option<(KeyOrder, OperatorClass)> {
         let class = self.classes.get(&class).filter(|class| class.method == BTREE_AM)?;
         let function = self.functions.get(&(class.family, class.input))?;
-        Some((KeyOrder::of_support(*function)?, *class))
+        Some((KeyOrder::of_support(*function, collation)?, *class))
     }
 
-    /// How a class orders values that lie so in a row, and how they lie in the index. Or why that
-    /// is not known.
-    fn key(&self, class: Oid, layout: AttrLayout) -> Result<(KeyOrder, AttrLayout), String> {
+    /// How a class orders values that lie so in a row, with texts by a collation, and how they lie
+    /// in the index. Or why that is not known.
+    fn key(
+        &self,
+        (class, collation): (Oid, Oid),
+        layout: AttrLayout,
+        collations: &IndexCollations,
+    ) -> Result<(KeyOrder, AttrLayout), String> {
         let not_known = || format!("its operator class (OID {class}) is not supported");
-        let (order, found) = self.order(class).ok_or_else(not_known)?;
+        let collation = match collations.get(&collation) {
+            Some(known) => known.as_ref().map_err(String::clone)?,
+            None => return Err(format!("its collation (OID {collation}) is not known")),
+        };
+        let (order, found) = self.order(class, collation).ok_or_else(not_known)?;
         let layout = match found.key_type {
             0 => layout,
             CSTRING => AttrLayout::CSTRING,
@@ -212,7 +226,11 @@ pub(crate) struct FoundIndexes {
     /// By index.
     pub(crate) classes: HashMap<Oid, IndexClass>,
     pub(crate) operator_classes: Arc<OperatorClasses>,
+    pub(crate) collations: IndexCollations,
 }
+
+/// The collations of indexes, by OID; or why one cannot be used.
+pub(crate) type IndexCollations = HashMap<Oid, Result<Arc<Collation>, String>>;
 
 impl FoundIndexes {
     /// The indexes of a table with these columns, by OID.
@@ -316,12 +334,8 @@ impl FoundIndexes {
         if method != BTREE_AM {
             return Err(format!("its access method (OID {method}) is not supported"));
         }
-        let reasons = [
-            (row.exclusion, "it is for an exclusion constraint"),
-            (row.collations.iter().any(|c| !BY_BYTES.contains(c)), "it has a collation of its own"),
-        ];
-        if let Some((_, why)) = reasons.into_iter().find(|(has, _)| *has) {
-            return Err(why.to_owned());
+        if row.exclusion {
+            return Err("it is for an exclusion constraint".to_owned());
         }
         let trees = row.trees()?;
         let mut expressions = trees.expressions.iter();
@@ -334,8 +348,10 @@ impl FoundIndexes {
             stored.push(layout);
             found.compression.push(compression);
         }
-        for ((layout, class), options) in stored.iter().zip(&row.classes).zip(&row.options) {
-            let (order, layout) = self.operator_classes.key(*class, *layout)?;
+        let of_keys = row.classes.iter().zip(&row.collations).zip(&row.options);
+        for (layout, ((class, collation), options)) in stored.iter().zip(of_keys) {
+            let by = (*class, *collation);
+            let (order, layout) = self.operator_classes.key(by, *layout, &self.collations)?;
             let (descending, nulls_first) = (options & DESCENDING != 0, options & NULLS_FIRST != 0);
             found.keys.push(KeyColumn { order, descending, nulls_first });
             found.layouts.push(layout);

@@ -24,6 +24,7 @@ use crate::index_rows::IS_LIVE;
 use crate::index_state::{CHECK_XMIN, IS_CLUSTERED, IS_READY, IS_REPLICA_IDENTITY, IS_VALID};
 use crate::lookup::Key;
 use crate::objects::{Depends, Object};
+use crate::row::Row;
 use crate::row_changes::set;
 use crate::schema::{
     PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CLASS_OID_INDEX, PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX,
@@ -96,6 +97,9 @@ pub fn copy_index(
     writer.insert(INDEXES, &row.values)?;
     writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
+    let collations = Row(&row.values, "pg_index").vector(PG_INDEX.place("indcollation"))?;
+    let collations: Vec<Oid> = collations.map(u32::from_le_bytes).collect();
+    writer.depend_on_collations(Object::relation(oid), &collations)?;
     let expressions: Vec<StoredExpr> =
         index.trees.expressions.iter().map(StoredExpr::new).collect();
     let predicate = index.trees.predicate.as_ref().map(StoredExpr::new);

@@ -351,7 +351,8 @@ mod tests {
 
     fn database(xid: Xid) -> Vec<forebay_types::Datum<'static>> {
         let oldest = OldestIds { xid, multi: 1 };
-        let cluster = NewCluster { superuser: "postgres".to_owned(), oldest, templates: false };
+        let cluster =
+            NewCluster { superuser: "postgres".to_owned(), oldest, templates: false, locale: None };
         cluster.rows(&PG_DATABASE).unwrap().remove(0)
     }
 

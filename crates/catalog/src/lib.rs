@@ -11,6 +11,7 @@ mod change_options;
 mod checks;
 mod class;
 mod cluster_rows;
+mod collations;
 mod column_storage;
 mod column_type;
 mod columns_ddl;
@@ -84,6 +85,7 @@ pub use change_options::{ChangedParameters, change_index_parameters, change_tabl
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
+pub use collations::{OpenCollation, VersionMismatch};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use column_type::{
     NewType, checks_to_follow, drop_expression, follow_types, replace_default, set_check_condition,

@@ -65,14 +65,17 @@ fn definition(row: &Row<'_, '_>) -> Result<IndexDef, CatalogError> {
     let shorts = |name| row.vector(PG_INDEX.place(name)).map(|all| all.map(i16::from_le_bytes));
     let classes: Vec<Oid> =
         row.vector(PG_INDEX.place("indclass"))?.map(u32::from_le_bytes).collect();
+    let collations = row.vector(PG_INDEX.place("indcollation"))?.map(u32::from_le_bytes);
     let options: Vec<i16> = shorts("indoption")?.collect();
     let columns: Vec<i16> = shorts("indkey")?.collect();
     let (keys, included) = columns.split_at(classes.len().min(columns.len()));
-    let keys = keys.iter().zip(&classes).zip(&options).map(|((attnum, class), options)| IndexKey {
+    let of_keys = classes.iter().zip(collations).zip(&options);
+    let keys = keys.iter().zip(of_keys).map(|(attnum, ((class, collation), options))| IndexKey {
+        attnum: *attnum,
+        collation: Some(collation),
         opclass: Some(*class),
         descending: options & DESCENDING != 0,
         nulls_first: options & NULLS_FIRST != 0,
-        ..IndexKey::new(*attnum)
     });
     Ok(IndexDef {
         keys: keys.collect(),

@@ -11,10 +11,6 @@ use crate::error::CatalogError;
 use crate::schema::HEAP_AM;
 use crate::table::{Column, Limits};
 
-/// Collations that sort by bytes and know the cases of ASCII only: the default (the database's own,
-/// checked at the start), C, POSIX and ucs_basic.
-pub(crate) const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
-
 const OTHER_METHOD: &str = "its access method is not supported";
 
 /// The parts of a pg_class row that may be limits.
@@ -40,12 +36,11 @@ pub(crate) struct Attribute {
     pub column: Column,
     /// Rows that are older than the column have a value for it (attmissingval).
     pub has_missing: bool,
-    pub collation: Oid,
     pub toast: ToastColumn,
 }
 
 /// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
-pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits {
+pub(crate) fn of(kind: u8, class: &ClassTraits) -> Limits {
     let other_method = class.access_method != HEAP_AM && kind != b'S';
     let insert = [
         (other_method, OTHER_METHOD),
@@ -63,7 +58,7 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (class.access_method != HEAP_AM, OTHER_METHOD),
     ];
     let vacuum = vacuum.into_iter().find_map(|(has, why)| has.then_some(why));
-    let read = unreadable(kind, class, columns);
+    let read = unreadable(kind, class);
     let alter = [
         (other_method, OTHER_METHOD),
         (kind == b'm', "it is a materialized view"),
@@ -74,7 +69,7 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
     Limits { read, insert, vacuum, alter, other_method, unlogged: class.unlogged }
 }
 
-fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {
+fn unreadable(kind: u8, class: &ClassTraits) -> Option<String> {
     if class.access_method != HEAP_AM && kind != b'S' {
         return Some(format!("its access method (OID {}) is not supported", class.access_method));
     }
@@ -84,10 +79,7 @@ fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<St
     if kind == b'm' && !class.populated {
         return Some("the materialized view has not been populated".to_owned());
     }
-    columns.iter().filter(|a| !a.column.dropped).find_map(|a| {
-        let foreign = !BY_BYTES.contains(&a.collation);
-        foreign.then(|| format!("column \"{}\" has a collation of its own", a.column.name))
-    })
+    None
 }
 
 /// The refusal (42809) of something that cannot be done with relations of a kind.

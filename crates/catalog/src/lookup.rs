@@ -101,7 +101,8 @@ mod tests {
     #[test]
     fn indexes_are_known_as_the_catalogs_describe_them() {
         let oldest = OldestIds { xid: 3, multi: 1 };
-        let cluster = NewCluster { superuser: "me".to_owned(), oldest, templates: false };
+        let cluster =
+            NewCluster { superuser: "me".to_owned(), oldest, templates: false, locale: None };
         let tables = cluster.tables().unwrap();
         for known in CATALOG_INDEXES {
             let table = tables.iter().find(|table| table.oid == known.of.oid).unwrap();

@@ -7,13 +7,13 @@
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, DEPENDENCIES, NAMESPACES};
+use crate::catalog_oids::{CLASSES, COLLATIONS, DEPENDENCIES, NAMESPACES};
 use crate::error::CatalogError;
 use crate::lookup::Key;
 use crate::row::Row;
 use crate::schema::{
-    PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX,
-    PG_SHDEPEND_DEPENDER_INDEX, PUBLIC,
+    DEFAULT_COLLATION, PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX,
+    PG_DESCRIPTION_O_C_O_INDEX, PG_SHDEPEND_DEPENDER_INDEX, PUBLIC,
 };
 use crate::stored_expr::StoredExpr;
 use crate::writer::Writer;
@@ -114,6 +114,48 @@ impl Writer<'_> {
             Datum::Char(how.code()),
         ];
         self.insert(DEPENDENCIES, &row)
+    }
+
+    /// Notes that an object depends on a collation, unless that is the database's or none.
+    pub(crate) fn depend_on_collation(
+        &mut self,
+        object: Object,
+        collation: Oid,
+    ) -> Result<(), CatalogError> {
+        match collation {
+            0 | DEFAULT_COLLATION => Ok(()),
+            oid => self.depend(object, Object::new(COLLATIONS, oid), Dependency::Normal),
+        }
+    }
+
+    /// Notes on which collations an object or a column depends now, and no longer on others.
+    pub(crate) fn change_collations(
+        &mut self,
+        object: Object,
+        collations: &[Oid],
+    ) -> Result<(), CatalogError> {
+        let [class, oid] = object.key();
+        let key = [class, oid, Datum::Int4(object.column.into())];
+        for found in self.rows((&PG_DEPEND_DEPENDER_INDEX, &key), 7)? {
+            if Depends::read(&Row(&found.values, PG_DEPEND.name))?.on.class == COLLATIONS {
+                self.delete(DEPENDENCIES, &found)?;
+            }
+        }
+        self.depend_on_collations(object, collations)
+    }
+
+    /// Notes that an object depends on some collations.
+    pub(crate) fn depend_on_collations(
+        &mut self,
+        object: Object,
+        collations: &[Oid],
+    ) -> Result<(), CatalogError> {
+        for (n, collation) in collations.iter().enumerate() {
+            if !collations.iter().take(n).any(|before| before == collation) {
+                self.depend_on_collation(object, *collation)?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes that an object depends on what an expression over the rows of a table refers to.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use forebay_access::heap::{HeapScan, ReadAhead, RowReader, Visibility};
 use forebay_access::index_scan::{IndexRows, ScanOptions};
 use forebay_access::nbtree::Direction;
+use forebay_collation::Collation;
 use forebay_format::tuple::Deform;
 use forebay_format::varlena::Varlena;
 use forebay_format::{HeapTuple, ItemPointer, RelFileLocator};
@@ -58,6 +59,10 @@ impl RowSource for Reader<'_> {
         row: &mut ValuesSink<'_>,
     ) -> Result<(), CatalogError> {
         self.read(Rows::Of((index, key)), columns, &mut |_, values, _| row(values).map(|()| true))
+    }
+
+    fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>, CatalogError> {
+        self.index_collation(oid)?.map_err(|why| CatalogError::refused("0A000", why))
     }
 }
 

@@ -227,6 +227,12 @@ impl Reader<'_> {
         }
         if !rows.is_empty() {
             found.operator_classes = self.operator_classes(&rows)?;
+            for oid in rows.iter().flat_map(|row| row.collations.iter().copied()) {
+                if !found.collations.contains_key(&oid) {
+                    let collation = self.index_collation(oid)?;
+                    found.collations.insert(oid, collation);
+                }
+            }
             found.rows.insert(table, rows);
         }
         Ok(found)
@@ -276,7 +282,7 @@ impl Reader<'_> {
             false => FoundTriggers::default(),
         };
         let traits = ClassTraits { triggers: triggers.unknown, ..class.traits };
-        let mut limits = limits::of(class.kind, &traits, &attributes);
+        let mut limits = limits::of(class.kind, &traits);
         let missing = attributes.iter().any(|a| a.has_missing && !a.column.dropped);
         let toasting = Toasting {
             columns: attributes.iter().map(|a| a.toast).collect(),

@@ -1,7 +1,10 @@
 //! What rows of the catalogs can be read from, for those that know no database: a
 //! [`crate::Reader`].
 
-use forebay_types::Datum;
+use std::sync::Arc;
+
+use forebay_collation::Collation;
+use forebay_types::{Datum, Oid};
 
 use crate::error::CatalogError;
 use crate::schema::CatalogIndex;
@@ -23,4 +26,10 @@ pub trait RowSource {
         columns: usize,
         row: &mut ValuesSink<'_>,
     ) -> Result<(), CatalogError>;
+
+    /// A collation that expressions of indexes use, by its OID.
+    ///
+    /// # Errors
+    /// When it must not be used in indexes, or the catalog can't be read.
+    fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>, CatalogError>;
 }

@@ -200,7 +200,7 @@ pub(crate) fn user_attribute(
         typmod: column.typmod,
         dimensions: 0,
         not_null: column.not_null,
-        collation: type_info.collation,
+        collation: column.collation.unwrap_or(type_info.collation),
         storage: column.storage.unwrap_or(type_info.storage),
         compression: column.compression,
         has_default: column.default.is_some(),

@@ -6,7 +6,7 @@ use forebay_access::toast::Toasting;
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
-use forebay_types::{Oid, Repr};
+use forebay_types::{Oid, Repr, type_info};
 
 use crate::error::CatalogError;
 use crate::figures::Figures;
@@ -14,7 +14,7 @@ use crate::index::TableIndex;
 use crate::keys::KeyTrigger;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
-use crate::schema::PG_CATALOG;
+use crate::schema::{C_COLLATION, PG_CATALOG};
 use crate::schema::{CatalogColumn, CatalogTable, POSTGRES_ROLE};
 use crate::statistics::TableStatistics;
 use crate::stored_expr::{Check, StoredExpr};
@@ -28,6 +28,8 @@ pub struct Column {
     pub type_oid: Oid,
     /// The type modifier, or -1. For varchar(n) it is n + 4.
     pub typmod: i32,
+    /// Its collation, 0 if its type has none.
+    pub collation: Oid,
     /// Whether it refuses NULL.
     pub not_null: bool,
     /// Its number, from 1.
@@ -66,6 +68,8 @@ pub struct ColumnDef {
     pub typmod: i32,
     /// Whether it refuses NULL.
     pub not_null: bool,
+    /// COLLATE. None: that of its type.
+    pub collation: Option<Oid>,
     /// pg_attribute.attstorage. None: that of its type.
     pub storage: Option<u8>,
     /// pg_attribute.attcompression; 0: as the session's default says.
@@ -88,6 +92,7 @@ impl ColumnDef {
             type_oid,
             typmod: -1,
             not_null: false,
+            collation: None,
             storage: None,
             compression: 0,
             default: None,
@@ -175,6 +180,7 @@ impl Table {
                 name: column.name.to_owned(),
                 type_oid: column.type_oid,
                 typmod: -1,
+                collation: collation_of(column.type_oid),
                 not_null: column.not_null,
                 attnum,
                 dropped: false,
@@ -369,6 +375,12 @@ impl Table {
     pub fn is_catalog(&self) -> bool {
         self.namespace == PG_CATALOG
     }
+}
+
+/// The collation of a catalog's column: its texts are ordered by their bytes.
+fn collation_of(type_oid: Oid) -> Oid {
+    let collated = type_info(type_oid).is_some_and(|ty| ty.collation != 0);
+    if collated { C_COLLATION } else { 0 }
 }
 
 fn permission_denied(name: &str) -> CatalogError {

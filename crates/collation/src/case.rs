@@ -52,6 +52,33 @@ impl Casing {
         }
     }
 
+    /// Each word with its first letter in upper case. None: words are not known for this locale.
+    pub(crate) fn initcap(&self, text: &str) -> Option<String> {
+        let cases = CaseMapper::new();
+        let mut inside = false;
+        let mut changed = String::with_capacity(text.len());
+        for c in text.chars() {
+            let (of_word, letter) = match self {
+                Casing::Ascii if inside => (c.is_ascii_alphanumeric(), c.to_ascii_lowercase()),
+                Casing::Ascii => (c.is_ascii_alphanumeric(), c.to_ascii_uppercase()),
+                Casing::Simple => {
+                    let of_word = c.is_alphabetic() || c.is_ascii_digit();
+                    let change = |c| match inside {
+                        true => cases.simple_lowercase(c),
+                        false => cases.simple_titlecase(c),
+                    };
+                    (of_word, simple(c, change))
+                }
+                Casing::Libc(locale) if inside => (locale.is_alphanumeric(c), locale.lower(c)),
+                Casing::Libc(locale) => (locale.is_alphanumeric(c), locale.upper(c)),
+                Casing::Full | Casing::Icu(_) => return None,
+            };
+            changed.push(letter);
+            inside = of_word;
+        }
+        Some(changed)
+    }
+
     pub(crate) fn upper(&self, text: &str) -> String {
         let cases = CaseMapper::new();
         match self {

@@ -1,6 +1,7 @@
 //! A collation: how it compares.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use icu_collator::CollatorBorrowed;
 
@@ -11,7 +12,6 @@ use crate::icu;
 use crate::libc_locale::Locale;
 
 /// How texts compare.
-#[derive(Debug)]
 enum Order {
     Bytes,
     Libc(Locale),
@@ -19,8 +19,9 @@ enum Order {
 }
 
 /// A collation. Threads share it.
-#[derive(Debug)]
 pub struct Collation {
+    /// What it was opened by: provider and locales.
+    of: (Provider, String, String),
     order: Order,
     casing: Casing,
     /// Whether only texts of the same bytes are equal.
@@ -51,17 +52,24 @@ impl Collation {
             }
             Provider::Libc => libc(definition, unsupported)?,
         };
-        Ok(Collation { order, casing, deterministic: definition.deterministic })
+        let of = (definition.provider, definition.locale.to_owned(), definition.ctype.to_owned());
+        Ok(Collation { of, order, casing, deterministic: definition.deterministic })
     }
 
     /// The collation "C".
     pub fn c() -> Collation {
-        Collation { order: Order::Bytes, casing: Casing::Ascii, deterministic: true }
+        let of = (Provider::Libc, "C".to_owned(), "C".to_owned());
+        Collation { of, order: Order::Bytes, casing: Casing::Ascii, deterministic: true }
     }
 
     /// Whether texts are in the order of their bytes.
     pub fn is_c(&self) -> bool {
         matches!(self.order, Order::Bytes)
+    }
+
+    /// Whether only letters of ASCII have cases.
+    pub fn is_ascii(&self) -> bool {
+        matches!(self.casing, Casing::Ascii)
     }
 
     /// Whether only texts of the same bytes are equal.
@@ -94,7 +102,29 @@ impl Collation {
     pub fn upper(&self, text: &str) -> String {
         self.casing.upper(text)
     }
+
+    /// A text whose words begin with an upper case letter. None: where words begin is not known
+    /// (ICU, and PG_UNICODE_FAST).
+    pub fn initcap(&self, text: &str) -> Option<String> {
+        self.casing.initcap(text)
+    }
 }
+
+impl fmt::Debug for Collation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (provider, locale, _) = &self.of;
+        f.debug_tuple("Collation").field(&provider.name()).field(locale).finish()
+    }
+}
+
+/// Two are the same if they were opened by the same provider and locales.
+impl PartialEq for Collation {
+    fn eq(&self, other: &Collation) -> bool {
+        (&self.of, self.deterministic) == (&other.of, other.deterministic)
+    }
+}
+
+impl Eq for Collation {}
 
 fn libc(
     definition: &Definition<'_>,

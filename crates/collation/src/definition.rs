@@ -1,7 +1,7 @@
 //! What the catalogs say of a collation.
 
 /// Who knows the order: `collprovider`, `datlocprovider`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Provider {
     /// PostgreSQL itself: `b`.
     Builtin,

@@ -22,6 +22,7 @@ unsafe extern "C" {
     fn strcoll_l(a: *const c_char, b: *const c_char, locale: libc::locale_t) -> c_int;
     fn towlower_l(letter: u32, locale: libc::locale_t) -> u32;
     fn towupper_l(letter: u32, locale: libc::locale_t) -> u32;
+    fn iswalnum_l(letter: u32, locale: libc::locale_t) -> c_int;
 }
 
 impl Locale {
@@ -60,6 +61,12 @@ impl Locale {
         // SAFETY: any number may be asked for, and the locale is valid.
         let lower = unsafe { towlower_l(u32::from(letter), self.0) };
         char::from_u32(lower).unwrap_or(letter)
+    }
+
+    /// Whether it is a letter or a digit.
+    pub(crate) fn is_alphanumeric(&self, letter: char) -> bool {
+        // SAFETY: any number may be asked for, and the locale is valid.
+        unsafe { iswalnum_l(u32::from(letter), self.0) != 0 }
     }
 
     /// A letter's upper case.

@@ -48,10 +48,10 @@ pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, AutovacuumSettings, Background,
     BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod,
-    ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings,
-    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings,
-    TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
-    WritingSettings, identifier_list,
+    LocaleOptions, ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport,
+    RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource,
+    SessionSettings, TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod,
+    WorkerLimits, WritingSettings, identifier_list,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;

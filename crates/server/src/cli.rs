@@ -10,7 +10,7 @@ use crate::demo::{self, DemoOptions};
 use crate::log;
 use crate::serve::{self, DEFAULT_DIR, ServeOptions};
 use clap::{Args, Parser, Subcommand};
-use forebay_engine::InitOptions;
+use forebay_engine::{InitOptions, LocaleOptions};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,6 +68,51 @@ struct InitArgs {
     /// Do not wait for the files to be on disk (for tests)
     #[arg(long)]
     no_sync: bool,
+    /// Locale of the databases, for the order of texts and the cases of letters [default: C]
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
+    /// The same as --locale=C
+    #[arg(long, conflicts_with = "locale")]
+    no_locale: bool,
+    /// LC_COLLATE of the databases
+    #[arg(long, value_name = "LOCALE")]
+    lc_collate: Option<String>,
+    /// LC_CTYPE of the databases
+    #[arg(long, value_name = "LOCALE")]
+    lc_ctype: Option<String>,
+    /// What orders texts
+    #[arg(long, value_name = "PROVIDER", value_parser = ["builtin", "libc", "icu"])]
+    locale_provider: Option<String>,
+    /// Locale of the builtin provider: C, C.UTF-8 or PG_UNICODE_FAST
+    #[arg(long, value_name = "LOCALE")]
+    builtin_locale: Option<String>,
+    /// Locale of ICU: a language tag
+    #[arg(long, value_name = "LOCALE")]
+    icu_locale: Option<String>,
+    /// Encoding of the databases
+    #[arg(short = 'E', long, value_name = "ENCODING", default_value = "UTF8",
+        value_parser = ["UTF8", "UTF-8", "utf8", "utf-8"])]
+    #[allow(dead_code, reason = "there is only one")]
+    encoding: String,
+}
+
+impl InitArgs {
+    /// The locale of the databases.
+    fn locale(&self) -> LocaleOptions {
+        let none = self.no_locale.then(|| "C".to_owned());
+        LocaleOptions {
+            provider: self
+                .locale_provider
+                .as_ref()
+                .and_then(|name| name.bytes().next())
+                .map(|letter| if letter == b'l' { b'c' } else { letter }),
+            locale: self.locale.clone().or(none),
+            collate: self.lc_collate.clone(),
+            ctype: self.lc_ctype.clone(),
+            builtin_locale: self.builtin_locale.clone(),
+            icu_locale: self.icu_locale.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -130,6 +175,7 @@ fn init(args: &InitArgs) -> u8 {
     let options = InitOptions {
         wal_segment_size: args.wal_segsize << 20,
         sync: !args.no_sync,
+        locale: args.locale(),
         ..InitOptions::default()
     };
     let made = match args.wal_segsize {

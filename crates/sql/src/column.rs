@@ -1,6 +1,6 @@
 //! Columns of results.
 
-use forebay_types::SqlType;
+use forebay_types::{Oid, SqlType};
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct ColumnDesc {
     pub ty: SqlType,
     /// Type modifier, -1 for none.
     pub typmod: i32,
+    /// The collation, 0 for none.
+    pub collation: Oid,
 }
 
 impl ColumnDesc {

@@ -41,6 +41,7 @@ pub struct Peer {
     runner: Option<PathBuf>,
     outside: PathBuf,
     inside: PathBuf,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Peer {
@@ -81,10 +82,15 @@ impl Peer {
         let number = FOUND.fetch_add(1, Ordering::Relaxed);
         let name = format!("{test}-{}-{number}", std::process::id());
         let (outside, inside) = (outside.join(&name), inside.join(&name));
-        let peer = Peer { programs, runner, outside, inside };
+        let peer = Peer { programs, runner, outside, inside, environment: Vec::new() };
         fs::create_dir_all(&peer.outside).expect("the shared folder can be made");
         peer.give_to_postgres();
         peer
+    }
+
+    /// Gives all programs that are run from here on a variable.
+    pub fn set_variable(&mut self, name: &'static str, value: String) {
+        self.environment.push((name, value));
     }
 
     /// The path of `name` in the shared folder, as seen by the host.
@@ -141,6 +147,7 @@ impl Peer {
             command.args([&user, &group, "--clear-groups"]);
         }
         command.args(words).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

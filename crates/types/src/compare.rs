@@ -7,6 +7,7 @@ use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::json::Json;
 use crate::sqltype::SqlType;
+use crate::text_order::{TextOrder, by_bytes};
 
 /// Orders two values of the same type as a btree does; NaN is greater than all numbers and equal to
 /// itself.
@@ -34,7 +35,7 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Inet(a), Datum::Inet(b)) => a.order(b),
         (Datum::Macaddr(a), Datum::Macaddr(b)) => a.cmp(b),
         (Datum::Macaddr8(a), Datum::Macaddr8(b)) => a.cmp(b),
-        (Datum::Array(a), Datum::Array(b)) => compare_arrays(a, b)?,
+        (Datum::Array(a), Datum::Array(b)) => compare_arrays(a, b, &by_bytes)?,
         (Datum::Float4(a), Datum::Float4(b)) => compare_floats(f64::from(*a), f64::from(*b)),
         (Datum::Float8(a), Datum::Float8(b)) => compare_floats(*a, *b),
         (Datum::Oid(a), Datum::Oid(b)) | (Datum::Xid(a), Datum::Xid(b)) => a.cmp(b),
@@ -44,7 +45,7 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
         (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
         (Datum::Toasted(_), _) | (_, Datum::Toasted(_)) => return Err(Problem::NotFetched.into()),
-        (Datum::Jsonb(a), Datum::Jsonb(b)) => Json::read_stored(a)?.order(&Json::read_stored(b)?),
+        (Datum::Jsonb(a), Datum::Jsonb(b)) => compare_jsonb(a, b, &by_bytes)?,
         (Datum::Carried(ty, _), _) | (_, Datum::Carried(ty, _)) => {
             return Err(ValueError::carried("comparison", *ty));
         }
@@ -61,16 +62,37 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
 /// # Errors
 /// As [`compare`].
 pub fn compare_as(a: &Datum<'_>, b: &Datum<'_>, ty: SqlType) -> Result<Ordering> {
-    match (ty, a, b) {
-        (SqlType::Bpchar, Datum::Text(a), Datum::Text(b)) => {
-            Ok(a.trim_end_matches(' ').as_bytes().cmp(b.trim_end_matches(' ').as_bytes()))
+    compare_by(a, b, ty, &by_bytes)
+}
+
+/// The same with an order of texts, which is also that of texts in arrays and in jsonb. Texts that
+/// it takes for equal have the same bytes.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_by(
+    a: &Datum<'_>,
+    b: &Datum<'_>,
+    ty: SqlType,
+    texts: TextOrder<'_>,
+) -> Result<Ordering> {
+    match (a, b) {
+        (Datum::Text(a), Datum::Text(b)) if ty == SqlType::Bpchar => {
+            Ok(texts(a.trim_end_matches(' '), b.trim_end_matches(' ')))
         }
-        (SqlType::OidVector, Datum::Array(m), Datum::Array(n)) => {
+        (Datum::Text(a), Datum::Text(b)) => Ok(texts(a, b)),
+        (Datum::Array(m), Datum::Array(n)) if ty == SqlType::OidVector => {
             let (m, n) = (m.shape()?.count, n.shape()?.count);
             if m != n { Ok(m.cmp(&n)) } else { compare(a, b) }
         }
+        (Datum::Array(a), Datum::Array(b)) => compare_arrays(a, b, texts),
+        (Datum::Jsonb(a), Datum::Jsonb(b)) => compare_jsonb(a, b, texts),
         _ => compare(a, b),
     }
+}
+
+fn compare_jsonb(a: &[u8], b: &[u8], texts: TextOrder<'_>) -> Result<Ordering> {
+    Ok(Json::read_stored(a)?.order(&Json::read_stored(b)?, texts))
 }
 
 /// By the time in UTC, then by the zone.
@@ -81,7 +103,7 @@ fn compare_timetz((a, zone_a): (i64, i32), (b, zone_b): (i64, i32)) -> Ordering 
 
 /// Element by element, NULL last; then by the number of elements, of dimensions, their lengths and
 /// their lower bounds.
-fn compare_arrays(a: &Array<'_>, b: &Array<'_>) -> Result<Ordering> {
+fn compare_arrays(a: &Array<'_>, b: &Array<'_>, texts: TextOrder<'_>) -> Result<Ordering> {
     let (shape_a, shape_b) = (a.shape()?, b.shape()?);
     if shape_a.element != shape_b.element {
         let message = "cannot compare arrays of different element types";
@@ -91,7 +113,7 @@ fn compare_arrays(a: &Array<'_>, b: &Array<'_>) -> Result<Ordering> {
     for (a, b) in shape_a.values()?.zip(shape_b.values()?) {
         let (a, b) = (a?, b?);
         let order = match (a.is_null(), b.is_null()) {
-            (false, false) => compare_as(&a, &b, ty)?,
+            (false, false) => compare_by(&a, &b, ty, texts)?,
             (a, b) => a.cmp(&b),
         };
         if order.is_ne() {

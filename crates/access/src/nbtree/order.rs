@@ -3,11 +3,13 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use forebay_types::{Oid, Repr, ValueError, compare, oids};
+use forebay_collation::Collation;
+use forebay_types::{Datum, Oid, Repr, SqlType, ValueError, compare, compare_by, oids};
 
 /// The order of an operator class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyOrder {
     /// Signed numbers of 2 bytes.
     Int2,
@@ -28,12 +30,41 @@ pub enum KeyOrder {
     /// Values that are compared by `types`: numeric, floats, tid, interval, arrays and so on. Not
     /// jsonb: its texts have the order of the default collation, which is not known here.
     Value(Repr),
+    /// Texts, or arrays, that a collation orders by more than their bytes.
+    Collated(CollatedOrder),
+}
+
+/// Texts, or arrays of some, in the order of a collation. It is deterministic: texts that are equal
+/// have the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollatedOrder {
+    repr: Repr,
+    /// Trailing blanks do not count: character(n).
+    padded: bool,
+    collation: Arc<Collation>,
 }
 
 impl KeyOrder {
-    /// The order of a support function, by its OID in pg_proc. A text is ordered by its bytes: the
-    /// caller has checked that the collation is C. None if the function is not known.
-    pub fn of_support(function: Oid) -> Option<KeyOrder> {
+    /// Whether trailing blanks do not count: that of character(n).
+    pub fn is_padded(&self) -> bool {
+        match self {
+            KeyOrder::Padded => true,
+            KeyOrder::Collated(order) => order.padded,
+            _ => false,
+        }
+    }
+
+    /// The order of a support function, by its OID in pg_proc, with texts by a collation. None if
+    /// the function is not known.
+    pub fn of_support(function: Oid, collation: &Arc<Collation>) -> Option<KeyOrder> {
+        let order = KeyOrder::of_bytes(function)?;
+        // Not those of the pattern operator classes.
+        let collated = matches!(function, 359 | 360 | 382 | 1078);
+        Some(if collated { order.collated(collation) } else { order })
+    }
+
+    /// The same for collation C.
+    fn of_bytes(function: Oid) -> Option<KeyOrder> {
         Some(match function {
             350 => KeyOrder::Int2,
             351 | 1092 => KeyOrder::Int4,
@@ -57,7 +88,38 @@ impl KeyOrder {
         })
     }
 
-    /// The order of a type's default operator class. None if there is none, or if it is not known.
+    /// This order with texts by a collation.
+    fn collated(self, collation: &Arc<Collation>) -> KeyOrder {
+        let (repr, padded) = match self {
+            KeyOrder::Bytes => (Repr::Text, false),
+            KeyOrder::Padded => (Repr::Text, true),
+            KeyOrder::Value(repr @ Repr::Array(_)) => (repr, false),
+            _ => return self,
+        };
+        if collation.is_c() {
+            return self;
+        }
+        KeyOrder::Collated(CollatedOrder { repr, padded, collation: Arc::clone(collation) })
+    }
+
+    /// The collation of texts, unless it is the order of bytes.
+    pub fn collation(&self) -> Option<&Collation> {
+        match self {
+            KeyOrder::Collated(order) => Some(&order.collation),
+            _ => None,
+        }
+    }
+
+    /// The order of a type's default operator class, with texts by a collation. None if there is
+    /// none, or if it is not known.
+    pub fn of_type_in(type_oid: Oid, collation: &Arc<Collation>) -> Option<KeyOrder> {
+        let order = KeyOrder::of_type(type_oid)?;
+        let collated = matches!(type_oid, oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME);
+        Some(if collated { order.collated(collation) } else { order })
+    }
+
+    /// The order of a type's default operator class in collation C. None if there is none, or if it
+    /// is not known.
     pub fn of_type(type_oid: Oid) -> Option<KeyOrder> {
         Some(match type_oid {
             oids::INT2 => KeyOrder::Int2,
@@ -85,18 +147,18 @@ impl KeyOrder {
 
     /// Whether values that are equal have equal bytes, so that their index tuples can be merged
     /// into a posting list: what the fourth support function says.
-    pub fn is_equal_image(self) -> bool {
+    pub fn is_equal_image(&self) -> bool {
         !matches!(
             self,
             KeyOrder::Value(
                 Repr::Float4 | Repr::Float8 | Repr::Numeric | Repr::Interval | Repr::Array(_)
-            )
+            ) | KeyOrder::Collated(CollatedOrder { repr: Repr::Array(_), .. })
         )
     }
 
     /// Orders two stored values: fixed-length images, or the bytes after a length word.
     #[inline]
-    pub fn compare(self, a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
         Ok(match self {
             KeyOrder::Int2 => i16::from_le_bytes(fixed(a)?).cmp(&i16::from_le_bytes(fixed(b)?)),
             KeyOrder::Int4 => i32::from_le_bytes(fixed(a)?).cmp(&i32::from_le_bytes(fixed(b)?)),
@@ -107,7 +169,17 @@ impl KeyOrder {
             KeyOrder::Padded => unpadded(a).cmp(unpadded(b)),
             KeyOrder::OidVector => compare_vectors(a, b)?,
             KeyOrder::Value(repr) => compare(&repr.decode(a)?, &repr.decode(b)?)?,
+            KeyOrder::Collated(order) => order.compare(a, b)?,
         })
+    }
+}
+
+impl CollatedOrder {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
+        let texts = |a: &str, b: &str| self.collation.compare(a, b);
+        let ty = if self.padded { SqlType::Bpchar } else { SqlType::Text };
+        let (a, b): (Datum<'_>, Datum<'_>) = (self.repr.decode(a)?, self.repr.decode(b)?);
+        compare_by(&a, &b, ty, &texts)
     }
 }
 
@@ -210,7 +282,8 @@ mod tests {
             (oids::INTERVAL, 1315),
             (oids::CIDR, 926),
         ] {
-            assert_eq!(KeyOrder::of_type(type_oid), KeyOrder::of_support(function));
+            let c = Arc::new(Collation::c());
+            assert_eq!(KeyOrder::of_type(type_oid), KeyOrder::of_support(function, &c));
             assert!(KeyOrder::of_type(type_oid).is_some());
         }
         assert_eq!(KeyOrder::of_type(oids::XID), None);

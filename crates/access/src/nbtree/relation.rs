@@ -19,7 +19,7 @@ use crate::heap::PageFailure;
 const RECORD_ROOM: u64 = 16 * BLOCK_SIZE as u64;
 
 /// A key column of an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyColumn {
     /// How its values are compared.
     pub order: KeyOrder,

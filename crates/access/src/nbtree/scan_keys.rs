@@ -90,7 +90,7 @@ impl Condition {
             (Operator::IsNull, _) => Wanted::points(key, vec![None]),
             (Operator::IsNotNull, _) => not_null(key),
             (_, Datum::Null) => Wanted::none(),
-            _ => match narrow(key.order, value) {
+            _ => match narrow(&key.order, value) {
                 Narrowed::Value(value) => compared(key, operator, stored(shape, column, &value)?),
                 Narrowed::Below(_) => all_or_none(key, is_greater(operator)),
                 Narrowed::Above(_) => all_or_none(key, is_less(operator)),
@@ -109,7 +109,7 @@ impl Condition {
         let key = key_column(shape, column)?;
         let mut points = Vec::new();
         for value in values {
-            match narrow(key.order, value) {
+            match narrow(&key.order, value) {
                 Narrowed::Value(value) if !value.is_null() => {
                     points.push(stored(shape, column, &value)?);
                 }
@@ -140,7 +140,7 @@ impl Condition {
         };
         let mut used = Vec::new();
         for (&column, value) in columns.iter().zip(values) {
-            let narrowed = narrow(key_column(shape, column)?.order, value);
+            let narrowed = narrow(&key_column(shape, column)?.order, value);
             let (value, goes_on) = match narrowed {
                 Narrowed::Value(value) => (value, true),
                 // With equal values before, what is compared here is true for all that the column
@@ -256,7 +256,7 @@ fn is_greater(operator: Operator) -> bool {
 }
 
 /// A whole number as a value of the type of a column, if both are whole numbers of different width.
-fn narrow<'a>(order: KeyOrder, value: &'a Datum<'a>) -> Narrowed<'a> {
+fn narrow<'a>(order: &KeyOrder, value: &'a Datum<'a>) -> Narrowed<'a> {
     let number = match *value {
         Datum::Int2(number) => i64::from(number),
         Datum::Int4(number) => i64::from(number),

@@ -148,7 +148,11 @@ pub struct CollationRow {
     /// -1 for all encodings
     pub encoding: i32,
     pub collate: Option<Box<str>>,
+    pub ctype: Option<Box<str>>,
     pub locale: Option<Box<str>>,
+    /// collicurules
+    pub rules: Option<Box<str>>,
+    pub version: Option<Box<str>>,
 }
 
 /// A row of pg_namespace.
@@ -396,7 +400,7 @@ impl AmopRow {
 
 impl CollationRow {
     /// Columns that are read.
-    pub(super) const COLUMNS: usize = PG_COLLATION.place("colllocale") + 1;
+    pub(super) const COLUMNS: usize = PG_COLLATION.place("collversion") + 1;
 
     pub(super) fn read(row: &[Datum<'_>]) -> Result<CollationRow, CatalogError> {
         let row = Columns::new(&PG_COLLATION, row);
@@ -408,7 +412,10 @@ impl CollationRow {
             deterministic: row.bool("collisdeterministic")?,
             encoding: row.int4("collencoding")?,
             collate: row.text("collcollate")?.map(Box::from),
+            ctype: row.text("collctype")?.map(Box::from),
             locale: row.text("colllocale")?.map(Box::from),
+            rules: row.text("collicurules")?.map(Box::from),
+            version: row.text("collversion")?.map(Box::from),
         })
     }
 }

@@ -12,6 +12,7 @@ use forebay_catalog::schema::{
     BTREE_AM, HEAP_AM, PG_AMPROC, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE,
     PG_OPCLASS,
 };
+use forebay_collation::Collation;
 use forebay_format::ids::GLOBAL_TABLESPACE;
 use forebay_format::nbtree::Meta;
 use forebay_format::page::HEADER_SIZE;
@@ -366,7 +367,7 @@ impl Finder<'_, '_> {
                 let columns = rows.columns.remove(&row.oid);
                 let table = self.table_of(row, kind, columns.unwrap_or_default());
                 let btree = (kind == RelationKind::Index).then(|| {
-                    self.btree(row, (&path, &table), &rows, database.by_bytes, &relations)
+                    self.btree(row, (&path, &table), &rows, database.collation.as_ref(), &relations)
                 });
                 let btree = btree.flatten();
                 found.relations.push({
@@ -427,7 +428,7 @@ impl Finder<'_, '_> {
         row: &RelationRow,
         (path, own): (&Path, &HeapTable),
         rows: &Rows,
-        by_bytes: bool,
+        collation: Option<&Arc<Collation>>,
         relations: &[RelationRow],
     ) -> Option<Btree> {
         let index = rows.indexes.get(&row.oid).filter(|_| row.access_method == BTREE_AM);
@@ -446,7 +447,7 @@ impl Finder<'_, '_> {
         let shape = BtreeShape {
             layouts: layouts.clone(),
             keys: index.keys,
-            ordered: rows.orders.columns(index, by_bytes),
+            ordered: rows.orders.columns(index, collation),
             unique: index.unique,
             nulls_are_equal: index.nulls_are_equal,
         };

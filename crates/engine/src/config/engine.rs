@@ -481,11 +481,31 @@ pub struct InitOptions {
     /// Whether the databases template1 and template0 are made beside `postgres`. New databases are
     /// copies of them. Without them a directory is smaller, and sooner made.
     pub templates: bool,
+    /// The locale of the databases; C, if nothing is said.
+    pub locale: LocaleOptions,
+}
+
+/// The locale of a new cluster's databases, as initdb takes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocaleOptions {
+    /// pg_database.datlocprovider
+    pub provider: Option<u8>,
+    /// Of the provider, and of LC_COLLATE and LC_CTYPE.
+    pub locale: Option<String>,
+    /// LC_COLLATE
+    pub collate: Option<String>,
+    /// LC_CTYPE
+    pub ctype: Option<String>,
+    /// The locale of the builtin provider.
+    pub builtin_locale: Option<String>,
+    /// The locale of ICU.
+    pub icu_locale: Option<String>,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: true }
+        let locale = LocaleOptions::default();
+        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: true, locale }
     }
 }
 

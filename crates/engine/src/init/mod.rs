@@ -34,6 +34,7 @@ use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
 use crate::error::EngineError;
 use crate::io::standalone;
+use crate::session::new_locale;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
@@ -119,6 +120,7 @@ fn write_catalogs(
         superuser: SUPERUSER.to_owned(),
         oldest: ids.oldest,
         templates: options.templates,
+        locale: new_locale(&options.locale)?,
     };
     let databases = if options.templates { &DATABASES[..] } else { &[POSTGRES_DB] };
     let folders: Vec<String> = databases.iter().map(|oid| format!("base/{oid}")).collect();

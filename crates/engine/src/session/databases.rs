@@ -30,6 +30,7 @@ use forebay_txn::locks::{InterruptKind, LockMode};
 use forebay_types::{Datum, Oid};
 use forebay_wal::Record;
 
+use super::database_locale::set_locale;
 use super::entering::database_lock;
 use super::state::{Session, no_transaction};
 use crate::checkpointer::Causes;
@@ -63,8 +64,14 @@ pub struct NewDatabase {
     pub collate: Option<String>,
     /// datctype
     pub ctype: Option<String>,
-    /// datlocale
-    pub locale: Option<String>,
+    /// LOCALE: of the provider, and of LC_COLLATE and LC_CTYPE.
+    pub both_locales: Option<String>,
+    /// BUILTIN_LOCALE
+    pub builtin_locale: Option<String>,
+    /// ICU_LOCALE
+    pub icu_locale: Option<String>,
+    /// datcollversion
+    pub collation_version: Option<String>,
     /// datistemplate
     pub is_template: bool,
     /// datallowconn
@@ -238,21 +245,17 @@ impl Session {
         if tablespace == GLOBAL_TABLESPACE {
             return Err(invalid("pg_global cannot be used as default tablespace"));
         }
-        let row = DatabaseRow {
+        let mut row = DatabaseRow {
             oid: self.new_database_oid(core, new.oid)?,
             name: name.clone(),
             owner: new.owner.unwrap_or(core.role),
-            encoding: new.encoding.unwrap_or(source.encoding),
-            provider: new.provider.unwrap_or(source.provider),
             is_template: new.is_template,
             allows_connections: new.allows_connections.unwrap_or(true),
             connection_limit: limit,
             tablespace,
-            collate: new.collate.clone().unwrap_or_else(|| source.collate.clone()),
-            ctype: new.ctype.clone().unwrap_or_else(|| source.ctype.clone()),
-            locale: new.locale.clone().or_else(|| source.locale.clone()),
             ..source.clone()
         };
+        set_locale(&mut row, new, source)?;
         check_against(&row, source)?;
         if tablespace != source.tablespace {
             self.check_mixed(core, source, tablespace)?;
@@ -313,7 +316,7 @@ impl Session {
         }
     }
 
-    fn database_by_oid(
+    pub(super) fn database_by_oid(
         &mut self,
         core: &InDatabase,
         oid: Oid,
@@ -329,7 +332,7 @@ impl Session {
         source: &DatabaseRow,
         place: DatabasePlace,
     ) -> Result<(), EngineError> {
-        let from = core.databases.open(&mut self.backend, (source.oid, source.tablespace))?;
+        let from = core.databases.open(&mut self.backend, source)?;
         let xid = self.assigned(core)?;
         core.pool.smgr().make_database(&mut self.backend.io, place, false)?;
         let made = database::encode_wal_log(place);
@@ -530,7 +533,7 @@ impl Session {
         })
     }
 
-    fn change_row(
+    pub(super) fn change_row(
         &mut self,
         core: &InDatabase,
         oid: Oid,
@@ -550,7 +553,6 @@ fn check_against(row: &DatabaseRow, source: &DatabaseRow) -> Result<(), EngineEr
     if same {
         return Ok(());
     }
-    forebay_catalog::check_locale(row)?;
     if source.name == "template0" {
         return Ok(());
     }

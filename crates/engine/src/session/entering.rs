@@ -155,10 +155,11 @@ impl Session {
             let (row, role) = found;
             core.sessions.entered(session.id, row.oid, role.oid);
             core.locks.unlock_all(&mut session.locks);
-            let place = (row.oid, row.tablespace);
+            let database = core.databases.open(&mut session.backend, &row)?;
+            session.warn_of_version(&row, database.default_collation());
             Ok(InDatabase {
                 core: Arc::clone(&core.core),
-                database: core.databases.open(&mut session.backend, place)?,
+                database,
                 database_name: row.name,
                 role: role.oid,
                 role_name: role.name,

@@ -20,7 +20,8 @@
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
-//! - `catalog_rows`: rows of the catalogs that statements are analyzed by
+//! - `catalog_rows`: rows of the catalogs that statements are analyzed by; `collations`: how texts
+//!   compare
 //! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
 //!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
 //! - `like`: what CREATE TABLE (LIKE ...) takes of a table
@@ -43,7 +44,8 @@
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `referred`: locks of what new rows of the catalogs refer to
-//! - `databases`: CREATE, DROP and ALTER DATABASE; `schemas`: schemas, roles, comments;
+//! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: their locales; `schemas`:
+//!   schemas, roles, comments;
 //!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
@@ -62,12 +64,14 @@ mod automatic;
 mod backup;
 mod catalog_rows;
 mod changes;
+mod collations;
 mod column_ddl;
 mod column_stats;
 mod column_storage;
 mod concurrent_indexes;
 mod conflicts;
 mod counting;
+mod database_locale;
 mod databases;
 mod definitions;
 mod ending;
@@ -125,6 +129,7 @@ pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use conflicts::Inserted;
+pub(crate) use database_locale::new_locale;
 pub use databases::{CopyStrategy, NewDatabase};
 pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};

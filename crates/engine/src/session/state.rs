@@ -13,6 +13,7 @@ use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
+use forebay_types::Oid;
 
 use super::known_path::{KnownPath, PathEntry};
 use super::known_sequences::SessionSequences;
@@ -61,6 +62,8 @@ pub struct Session {
     pub(super) sequences: SessionSequences,
     /// Warnings of transactions that have ended, and of vacuums.
     pub(super) warnings: Vec<Warning>,
+    /// Collations of whose versions the client was warned.
+    pub(super) warned_collations: Vec<Oid>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
     /// What pages cost, if it is a worker of autovacuum.
@@ -96,6 +99,7 @@ impl Session {
             known_path: KnownPath::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
+            warned_collations: Vec::new(),
             leftovers: Leftovers::default(),
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),

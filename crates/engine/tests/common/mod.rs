@@ -54,7 +54,12 @@ pub fn scratch() -> tempfile::TempDir {
 
 /// A new data directory.
 pub fn init(dir: &Path) {
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+    let options = InitOptions {
+        wal_segment_size: 1 << 20,
+        sync: false,
+        templates: false,
+        ..InitOptions::default()
+    };
     Engine::init(dir, &options).expect("init");
 }
 

@@ -35,8 +35,16 @@ impl ChecksumObserver for Seen {
 
 /// A directory with a relation of 100 pages in two segments' worth of names, some of them new.
 fn cluster(dir: &Path) -> PathBuf {
-    Engine::init(dir, &InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false })
-        .expect("init");
+    Engine::init(
+        dir,
+        &InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        },
+    )
+    .expect("init");
     let mut bytes = vec![0; 100 * BLOCK];
     for (n, page) in bytes.chunks_mut(BLOCK).enumerate() {
         if n % 7 != 0 {
@@ -119,8 +127,16 @@ fn all_ways_find_the_same() {
 fn an_engine_opens_what_was_enabled_and_disabled() {
     let folder = scratch();
     let dir = folder.path().join("data");
-    Engine::init(&dir, &InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false })
-        .expect("init");
+    Engine::init(
+        &dir,
+        &InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        },
+    )
+    .expect("init");
     for mode in [ChecksumMode::Disable, ChecksumMode::Enable, ChecksumMode::Check] {
         let (counts, _) = run(&dir, &ChecksumOptions::new(mode)).expect("works");
         assert_eq!(counts.bad_blocks, 0);

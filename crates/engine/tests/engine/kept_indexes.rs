@@ -59,7 +59,8 @@ fn the_catalogs_tell_what_an_index_is() {
             "t_hash [1] its access method (OID 405) is not supported",
             "t_expression [0] nothing evaluates its expressions or its predicate here",
             "t_some [1] nothing evaluates its expressions or its predicate here",
-            "t_collated [2] it has a collation of its own",
+            "t_collated [2] Collated(CollatedOrder { repr: Text, padded: false, \
+             collation: Collation(\"icu\", \"en\") })",
             "t_jsonb [5] its operator class ",
             "t_pattern [2] Bytes",
             "t_d_key [4] unique deferred Int4",

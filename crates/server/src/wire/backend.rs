@@ -236,6 +236,7 @@ mod tests {
             attnum: 2,
             ty: SqlType::Int4,
             typmod: -1,
+            collation: 0,
         };
         row_description(&mut out, &[column], &[Format::Binary]);
         let M::RowDescription(d) = witness(&out) else { panic!("not a description") };

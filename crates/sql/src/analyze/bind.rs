@@ -220,14 +220,13 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let value = self.bind(e)?;
         let ty = value.ty();
+        let at = self.source.operator_after(place::end(e));
         if ty != oids::UNKNOWN && self.names.ty(ty)?.collation == 0 {
             let ty = type_name(self.names, ty)?;
             let message = format!("collations are not supported by type {ty}");
-            let at = self.source.operator_after(place::end(e));
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
         }
-        let row = self.find_collation(collation, position)?;
-        self.params.collated += 1;
+        let row = self.find_collation(collation, at)?;
         let name = self.source.position(collation.span().start);
         let location = Location(i32::try_from(name).unwrap_or(-1));
         let expr = CollateExpr { arg: Box::new(value.expr), coll_oid: row.oid, location };

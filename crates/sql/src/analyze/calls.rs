@@ -3,6 +3,7 @@
 use super::arguments::{Given, candidates, fill};
 use super::bind::{Aggregated, Binder};
 use super::candidates::{Candidate, Choice, Types, choose};
+use super::collate::common_collation;
 use super::common::coerce_all;
 use super::context::Context;
 use super::function::FunctionCall;
@@ -320,7 +321,7 @@ impl Binder<'_> {
         self.clause = clause;
         let result = made.and_then(|made| {
             let ty = made.result;
-            let collation = self.names.ty(ty)?.collation;
+            let collation = common_collation(self.names, &mut made.args.clone(), ty)?;
             Ok(Typed::new(aggregate(aggregates.add(made), ty, collation), position))
         });
         self.aggregates = Some(aggregates);

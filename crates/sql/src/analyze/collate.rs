@@ -18,7 +18,7 @@ const DEFAULT: Oid = 100;
 const UTF8: i32 = 6;
 
 impl Binder<'_> {
-    /// The collation of a name; one by which strings compare by their bytes.
+    /// The collation of a name.
     pub(super) fn find_collation(
         &mut self,
         name: &ast::ObjectName,
@@ -27,35 +27,64 @@ impl Binder<'_> {
         let parts: Option<Vec<String>> =
             name.0.iter().map(|part| part.as_ident().map(ident_name)).collect();
         let parts = parts.unwrap_or_default();
-        let (schema, name) = match parts.as_slice() {
-            [name] => (None, name),
-            [schema, name] => (Some(schema.as_str()), name),
-            _ => return Err(SqlError::unsupported("this name").at(position)),
-        };
-        let all = self.names.collations_named(name)?;
-        for namespace in self.names.namespaces(schema).map_err(|e| e.at(position))? {
-            let fits = |row: &&Arc<CollationRow>| {
-                row.namespace == namespace && matches!(row.encoding, -1 | UTF8)
-            };
-            let Some(row) = all.iter().find(fits) else { continue };
-            if !is_by_bytes(row) {
-                return Err(SqlError::unsupported(format!("collation \"{name}\"")).at(position));
-            }
-            return Ok(Arc::clone(row));
+        match parts.as_slice() {
+            [name] => collation_named(self.names, (None, name), position),
+            [schema, name] => collation_named(self.names, (Some(schema), name), position),
+            _ => Err(SqlError::unsupported("this name").at(position)),
         }
-        let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
-        Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
     }
 }
 
-/// Whether strings compare by their bytes. The database's collation is checked when it is opened.
-fn is_by_bytes(row: &CollationRow) -> bool {
-    match row.provider {
-        b'd' => true,
-        b'b' => true,
-        b'c' => matches!(row.collate.as_deref(), Some("C" | "POSIX")),
-        _ => false,
+/// The collation of a name, for the encoding UTF8 or any.
+pub fn collation_named(
+    names: &mut dyn Names,
+    (schema, name): (Option<&str>, &str),
+    position: u32,
+) -> Result<Arc<CollationRow>> {
+    let all = names.collations_named(name)?;
+    for namespace in names.namespaces(schema).map_err(|e| e.at(position))? {
+        let within = || all.iter().filter(|row| row.namespace == namespace);
+        let exact = within().find(|row| row.encoding == UTF8);
+        if let Some(row) = exact.or_else(|| within().find(|row| row.encoding == -1)) {
+            return Ok(Arc::clone(row));
+        }
     }
+    let shown = match schema {
+        Some(schema) => format!("{schema}.{name}"),
+        None => name.to_owned(),
+    };
+    let message = format!("collation \"{shown}\" for encoding \"UTF8\" does not exist");
+    Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
+}
+
+/// The collation of a column or a key by its COLLATE clause, for values of a type.
+pub fn collation_for(
+    names: &mut dyn Names,
+    collation: (Option<&str>, &str),
+    ty: Oid,
+    position: u32,
+) -> Result<Oid> {
+    let row = collation_named(names, collation, position)?;
+    if names.ty(ty)?.collation == 0 {
+        let ty = super::type_names::type_name(names, ty)?;
+        let message = format!("collations are not supported by type {ty}");
+        return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position));
+    }
+    Ok(row.oid)
+}
+
+/// The collation that expressions of one type have in common; 0: they have none, or disagree.
+pub fn common_collation(names: &mut dyn Names, exprs: &mut [Expr], ty: Oid) -> Result<Oid> {
+    let of_type = names.ty(ty)?.collation;
+    if of_type == 0 {
+        return Ok(0);
+    }
+    let mut inputs = State::NONE;
+    for expr in exprs {
+        let part = walk(names, expr)?;
+        inputs.merge(names, part)?;
+    }
+    Ok(if inputs.strength == Strength::None { of_type } else { inputs.settled() })
 }
 
 /// How firmly an expression has its collation.
@@ -76,17 +105,19 @@ enum Strength {
 struct State {
     collation: Oid,
     strength: Strength,
+    /// The other collation of a conflict.
+    other: Oid,
     /// Where the collation is named.
     location: Location,
 }
 
 impl State {
     const NONE: State =
-        State { collation: 0, strength: Strength::None, location: Location::UNKNOWN };
+        State { collation: 0, strength: Strength::None, other: 0, location: Location::UNKNOWN };
 
     /// Of a column or a type.
     fn implicit(collation: Oid) -> State {
-        State { collation, strength: Strength::Implicit, location: Location::UNKNOWN }
+        State { collation, strength: Strength::Implicit, ..State::NONE }
     }
 
     /// Adds what a part of the expression has.
@@ -100,18 +131,13 @@ impl State {
         }
         match part.strength {
             Strength::Implicit if self.collation == DEFAULT => *self = part,
-            Strength::Implicit if part.collation != DEFAULT => self.strength = Strength::Conflict,
+            Strength::Implicit if part.collation != DEFAULT => {
+                (self.strength, self.other) = (Strength::Conflict, part.collation);
+            }
             Strength::Explicit => {
-                let mut name = |oid| -> Result<String> {
-                    Ok(names
-                        .collation_by_oid(oid)?
-                        .map_or_else(String::new, |c| c.name.to_string()))
-                };
-                let (a, b) = (name(self.collation)?, name(part.collation)?);
-                let message =
-                    format!("collation mismatch between explicit collations \"{a}\" and \"{b}\"");
+                let error = mismatch(names, "explicit", self.collation, part.collation)?;
                 let position = u32::try_from(part.location.0).unwrap_or(0);
-                return Err(SqlError::new("42P21", message).at(position));
+                return Err(error.at(position));
             }
             _ => {}
         }
@@ -129,13 +155,34 @@ pub fn assign_collations(names: &mut dyn Names, expr: &mut Expr) -> Result<()> {
     walk(names, expr).map(|_| ())
 }
 
+/// The same for an expression by which rows are sorted or grouped: its own must be known.
+pub fn assign_key_collations(names: &mut dyn Names, expr: &mut Expr) -> Result<()> {
+    let state = walk(names, expr)?;
+    if state.strength != Strength::Conflict {
+        return Ok(());
+    }
+    let hint = "You can choose the collation by applying the COLLATE clause to one or both \
+                expressions.";
+    Err(mismatch(names, "implicit", state.collation, state.other)?.hint(hint))
+}
+
+/// The error of two collations.
+fn mismatch(names: &mut dyn Names, kind: &str, a: Oid, b: Oid) -> Result<SqlError> {
+    let mut name = |oid| -> Result<String> {
+        Ok(names.collation_by_oid(oid)?.map_or_else(String::new, |c| c.name.to_string()))
+    };
+    let (a, b) = (name(a)?, name(b)?);
+    let message = format!("collation mismatch between {kind} collations \"{a}\" and \"{b}\"");
+    Ok(SqlError::new("42P21", message))
+}
+
 /// Assigns the collations of an expression: its own.
 fn walk(names: &mut dyn Names, expr: &mut Expr) -> Result<State> {
     let inputs = match expr {
         Expr::Collate(node) => {
             walk(names, &mut node.arg)?;
             let (collation, location) = (node.coll_oid, node.location);
-            return Ok(State { collation, strength: Strength::Explicit, location });
+            return Ok(State { collation, strength: Strength::Explicit, other: 0, location });
         }
         Expr::Row(node) => {
             node.args.iter_mut().try_for_each(|arg| walk(names, arg).map(|_| ()))?;

@@ -13,8 +13,6 @@ pub struct ParamTypes {
     pub allowed: bool,
     /// Parts of expressions that were copied.
     copied: usize,
-    /// Times that a collation is given to an expression: two may disagree.
-    pub collated: usize,
 }
 
 /// Nodes of expressions that may be copied in one statement, about 100 MB. `BETWEEN` needs its
@@ -25,7 +23,7 @@ impl ParamTypes {
     /// With the types the client gave; 0 is to be found.
     pub fn new(oids: &[u32]) -> ParamTypes {
         let one = |oid: &u32| (!matches!(*oid, 0 | oids::UNKNOWN)).then_some(*oid);
-        ParamTypes { types: oids.iter().map(one).collect(), allowed: true, copied: 0, collated: 0 }
+        ParamTypes { types: oids.iter().map(one).collect(), allowed: true, copied: 0 }
     }
 
     /// Copies an expression that is needed more than once.

@@ -33,7 +33,7 @@ impl ScopeColumn {
     /// A column of a subquery.
     pub fn of_desc(desc: &ColumnDesc, index: usize) -> ScopeColumn {
         let (name, ty, typmod) = (desc.name.clone(), desc.ty, desc.typmod);
-        ScopeColumn { name, ty, typmod, collation: ty.info().collation, attnum: 0, index }
+        ScopeColumn { name, ty, typmod, collation: desc.collation, attnum: 0, index }
     }
 
     /// The column in a version of the row: 0 the first, 1 the other one.
@@ -80,7 +80,7 @@ impl Scope {
         for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
             let ty = SqlType::of(column.type_oid);
             let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
-            let collation = ty.info().collation;
+            let collation = column.collation;
             scope.columns.push(ScopeColumn { name, ty, typmod, collation, attnum, index });
             if column.generated == b'v' {
                 scope.generated.push((attnum, column.default.clone()));
@@ -96,7 +96,12 @@ impl Scope {
 
     /// Adds a column that belongs to no table.
     pub fn push(&mut self, name: String, ty: SqlType, typmod: i32) {
-        let (index, collation) = (self.columns.len(), ty.info().collation);
+        self.push_collated(name, ty, typmod, ty.info().collation);
+    }
+
+    /// The same for a column with a collation.
+    pub fn push_collated(&mut self, name: String, ty: SqlType, typmod: i32, collation: Oid) {
+        let index = self.columns.len();
         self.columns.push(ScopeColumn { name, ty, typmod, collation, attnum: 0, index });
     }
 

@@ -6,10 +6,10 @@
 use super::alter_columns::column_of;
 use super::state::Connection;
 use super::table_columns::stored_type_of;
-use crate::analyze::{NamedType, Scope};
+use crate::analyze::{NamedType, Scope, collation_for};
 use crate::error::{Result, SqlError, state};
 use crate::exec::eval;
-use crate::parse::{AlterAction, Source, TypeName, parse_expression};
+use crate::parse::{AlterAction, QualifiedName, Source, TypeName, parse_expression};
 use crate::plan::{Catalog, Conversion, ParamTypes, Planner, live_columns, printed};
 use forebay_engine::{Column, NewType, Oid, SequenceOptions, Table};
 use forebay_types::{Datum, Repr, oids};
@@ -37,8 +37,11 @@ impl Connection {
         let old = self.table_now(oid)?;
         let mut changes: Vec<Change> = Vec::new();
         for action in actions {
-            let AlterAction::ColumnType { column, ty, using, position } = action else { continue };
+            let AlterAction::ColumnType { column, ty, collation, using, position } = action else {
+                continue;
+            };
             let of = (column.as_str(), *position);
+            let ty = (&**ty, collation.as_ref());
             let change = self.change_of(&old, of, (ty, using.as_ref()), source)?;
             if changes.iter().any(|other| other.new.column == change.new.column) {
                 let message = format!("cannot alter type of column \"{column}\" twice");
@@ -80,7 +83,7 @@ impl Connection {
         &mut self,
         table: &Arc<Table>,
         (name, position): (&str, u32),
-        (ty, using): (&TypeName, Option<&ast::Expr>),
+        ((ty, collation), using): ((&TypeName, Option<&QualifiedName>), Option<&ast::Expr>),
         source: &Source,
     ) -> Result<Change> {
         let found = column_of(table, name).map_err(|error| match error.sqlstate {
@@ -94,6 +97,13 @@ impl Connection {
             return Err(SqlError::new("42611", message).detail(detail).at(position));
         }
         let NamedType { oid: type_oid, typmod } = stored_type_of(name, ty, self.host.names())?;
+        let collation = match collation {
+            None => self.host.names().ty(type_oid)?.collation,
+            Some(QualifiedName { schema, name, position }) => {
+                let named = (schema.as_deref(), name.as_str());
+                collation_for(self.host.names(), named, type_oid, *position)?
+            }
+        };
         if column.is_identity && ![oids::INT2, oids::INT4, oids::INT8].contains(&type_oid) {
             let message = "identity column type must be smallint, integer, or bigint";
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
@@ -101,7 +111,7 @@ impl Connection {
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         let conversion = planner.conversion(table, &column, (type_oid, typmod), using)?;
-        let new = NewType { column: column.attnum, type_oid, typmod };
+        let new = NewType { column: column.attnum, type_oid, typmod, collation };
         Ok(Change { column, new, conversion })
     }
 

@@ -139,6 +139,7 @@ impl Connection {
                 attnum: column.attnum,
                 ty: SqlType::of(column.type_oid),
                 typmod: column.typmod,
+                collation: column.collation,
             });
         }
         let mut decode = Vec::new();

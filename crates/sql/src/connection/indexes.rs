@@ -5,6 +5,7 @@ use super::objects::cascades;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
+use crate::analyze::{Names, collation_for};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex, Source,
@@ -72,7 +73,8 @@ impl Connection {
         self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
         let keys = self.analyzed_keys(&create.index.keys, &table, source)?;
-        let mut def = definition(&create.index, &create.method, (&table, &keys))?;
+        let names = self.host.names();
+        let mut def = definition(&create.index, &create.method, (&table, &keys), names)?;
         def.unique = create.unique;
         def.predicate = self.predicate(create, &table, source)?;
         if create.if_not_exists
@@ -326,7 +328,7 @@ impl Connection {
     /// Adds a key to a table, as it is now.
     pub(super) fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
         let table = self.table_now(table.oid)?;
-        let def = key_definition(key, &table)?;
+        let def = key_definition(key, &table, self.host.names())?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
     }
 
@@ -439,10 +441,10 @@ pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
     distinct
 }
 
-fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
+fn key_definition(key: &NewKey, table: &Table, names: &mut dyn Names) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
-    let def = definition(&key.index, "btree", (table, &[]))?;
+    let def = definition(&key.index, "btree", (table, &[]), names)?;
     let (deferrable, deferred) = (key.deferrable, key.deferred);
     Ok(IndexDef {
         unique: true,
@@ -462,6 +464,7 @@ fn definition(
     index: &NewIndex,
     method: &str,
     (table, analyzed): (&Table, &[Option<AnalyzedKey>]),
+    names: &mut dyn Names,
 ) -> Result<IndexDef> {
     let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
     if included.iter().any(|column| column.collation.is_some()) {
@@ -489,7 +492,7 @@ fn definition(
     let mut analyzed = analyzed.iter();
     for column in keys {
         let analyzed = analyzed.next().and_then(Option::as_ref);
-        def.keys.push(key_of(column, (table, analyzed))?);
+        def.keys.push(key_of(column, (table, analyzed), names)?);
         if let Some(AnalyzedKey::Expression(expression)) = analyzed {
             def.expressions.push(expression.clone());
         }
@@ -526,33 +529,40 @@ fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
     Err(SqlError::new(state::UNDEFINED_COLUMN, message))
 }
 
-fn key_of(key: &KeyColumn, (table, analyzed): (&Table, Option<&AnalyzedKey>)) -> Result<IndexKey> {
-    let (attnum, type_oid) = match analyzed {
+fn key_of(
+    key: &KeyColumn,
+    (table, analyzed): (&Table, Option<&AnalyzedKey>),
+    names: &mut dyn Names,
+) -> Result<IndexKey> {
+    let (attnum, type_oid, own) = match analyzed {
         None => {
             let column = column_of(&key.name, table)?;
-            (column.attnum, column.type_oid)
+            (column.attnum, column.type_oid, column.collation)
         }
-        Some(AnalyzedKey::Column(number)) => {
+        Some(AnalyzedKey::Column { number, collation }) => {
             let column = table.columns.iter().find(|column| column.attnum == *number);
-            (*number, column.map_or(0, |column| column.type_oid))
+            (*number, column.map_or(0, |column| column.type_oid), *collation)
         }
-        Some(AnalyzedKey::Expression(expression)) => (0, expression.type_oid),
+        Some(AnalyzedKey::Expression(expr)) => (0, expr.type_oid, expr.collation),
     };
-    if let Some(collation) = &key.collation {
-        if type_info(type_oid).is_some_and(|t| t.collation == 0) {
-            let ty = SqlType::of(type_oid).sql_name();
-            let message = format!("collations are not supported by type {ty}");
-            return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
+    let collation = match &key.collation {
+        None => own,
+        Some(QualifiedName { schema, name, .. }) => {
+            collation_for(names, (schema.as_deref(), name), type_oid, 0)?
         }
-        let what = format!("COLLATE \"{}\" in an index", collation.display());
-        return Err(SqlError::unsupported(what));
+    };
+    if collation == 0 && names.ty(type_oid)?.collation != 0 {
+        let message = "could not determine which collation to use for index expression";
+        let hint = "Use the COLLATE clause to set the collation explicitly.";
+        return Err(SqlError::new("42P22", message).hint(hint));
     }
     if let Some(class) = &key.opclass {
         check_class(class, type_oid)?;
     }
     let descending = key.descending.unwrap_or(false);
     let nulls_first = key.nulls_first.unwrap_or(descending);
-    Ok(IndexKey { attnum, opclass: None, descending, nulls_first })
+    let collation = Some(collation);
+    Ok(IndexKey { attnum, collation, opclass: None, descending, nulls_first })
 }
 
 /// The name of the default operator class of a type's B-trees.

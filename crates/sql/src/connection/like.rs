@@ -6,10 +6,11 @@ use super::state::Connection;
 use super::table_columns::TableParts;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    CreateTable, LikeClause, LikeOptions, NewColumn, SequenceClauses, new_column_of,
+    CreateTable, LikeClause, LikeOptions, NewColumn, QualifiedName, SequenceClauses, new_column_of,
 };
 use crate::plan::{Catalog, live_columns, stored_expr};
 use forebay_engine::nodes::Expr;
+use forebay_engine::syscache::NamespaceByOid;
 use forebay_engine::{
     CheckDef, Column, ColumnDef, CommentedPart, EngineError, LockMode, Oid, SequenceOptions,
     StoredExpr, Table, ToastCompression, quoted, wrong_kind,
@@ -106,6 +107,7 @@ impl Connection {
     ) -> Result<NewColumn> {
         let (name, ty) = (quoted(&column.name), format_type(column.type_oid, Some(column.typmod)));
         let mut new = new_column_of(&format!("{name} {ty}"))?;
+        new.collation = self.collation_like(column)?;
         if column.not_null {
             let found = self.host.call(|session| session.not_null_of(table, column.attnum))?;
             new.not_null = true;
@@ -135,6 +137,20 @@ impl Connection {
             return Ok(new);
         }
         Ok(new)
+    }
+
+    /// The name of a column's collation, if it is not that of its type.
+    fn collation_like(&mut self, column: &Column) -> Result<Option<QualifiedName>> {
+        if column.collation == self.host.names().ty(column.type_oid)?.collation {
+            return Ok(None);
+        }
+        let Some(row) = self.host.names().collation_by_oid(column.collation)? else {
+            let message = format!("cache lookup failed for collation {}", column.collation);
+            return Err(SqlError::new(state::INTERNAL_ERROR, message));
+        };
+        let schema = self.host.look_up(NamespaceByOid(row.namespace))?;
+        let schema = schema.map(|schema| schema.name.to_string());
+        Ok(Some(QualifiedName { schema, name: row.name.to_string(), position: 0 }))
     }
 
     /// Gives the parts of a new table the defaults, generated columns and checks of the tables that

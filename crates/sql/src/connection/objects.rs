@@ -23,6 +23,7 @@ impl Connection {
             S::CreateDatabase(..)
             | S::DropDatabase { .. }
             | S::AlterDatabase(..)
+            | S::RefreshDatabaseVersion(_)
             | S::RenameDatabase(..)
             | S::DatabaseOwner(..) => self.database_statement(statement, sink),
             S::CreateSchema { .. }
@@ -83,6 +84,18 @@ impl Connection {
                 self.host.call(|session| session.alter_database(name, &changes))?;
                 tag("ALTER DATABASE")
             }
+            ObjectStatement::RefreshDatabaseVersion(name) => {
+                self.check_writable("ALTER DATABASE")?;
+                let versions = self.host.call(|session| session.refresh_database_version(name))?;
+                let message = match versions {
+                    (Some(before), Some(now)) if before != now => {
+                        format!("changing version from {before} to {now}")
+                    }
+                    _ => "version has not changed".to_owned(),
+                };
+                sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                tag("ALTER DATABASE")
+            }
             ObjectStatement::RenameDatabase(name, to) => {
                 self.check_writable("ALTER DATABASE")?;
                 self.host.call(|session| session.rename_database(name, to))?;
@@ -116,18 +129,14 @@ impl Connection {
                     new.owner = Some(role);
                 }
                 "encoding" => new.encoding = Some(encoding(value)?),
-                "locale" => {
-                    new.collate = Some(value.to_owned());
-                    new.ctype = Some(value.to_owned());
-                    if new.provider == Some(b'b') {
-                        new.locale = Some(value.to_owned());
-                    }
-                }
+                "locale" => new.both_locales = Some(value.to_owned()),
                 "lc_collate" => new.collate = Some(value.to_owned()),
                 "lc_ctype" => new.ctype = Some(value.to_owned()),
-                "builtin_locale" => new.locale = Some(value.to_owned()),
+                "builtin_locale" => new.builtin_locale = Some(value.to_owned()),
+                "icu_locale" => new.icu_locale = Some(value.to_owned()),
+                "collation_version" => new.collation_version = Some(value.to_owned()),
                 "locale_provider" => new.provider = Some(provider(value)?),
-                "icu_locale" | "icu_rules" | "collation_version" => return refused(),
+                "icu_rules" => return refused(),
                 "is_template" => new.is_template = boolean(name, value)?,
                 "allow_connections" => new.allows_connections = Some(boolean(name, value)?),
                 "connection_limit" => new.connection_limit = Some(number(name, value)?),

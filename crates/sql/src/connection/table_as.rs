@@ -8,7 +8,7 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Loader};
 use crate::parse::{CreateTableAs, Source};
-use crate::plan::{Catalog, SelectPlan};
+use crate::plan::{Catalog, ParamTypes, Planner, SelectPlan};
 use forebay_engine::{ColumnDef, Oid, Part};
 use forebay_types::{Datum, Repr, SqlType};
 use std::sync::Arc;
@@ -23,7 +23,9 @@ impl Connection {
     ) -> Result<CommandTag> {
         let what = if made.into { "SELECT INTO" } else { "CREATE TABLE AS" };
         self.check_writable(what)?;
-        let plan = self.plan_query(&made.query, source)?;
+        let mut params = ParamTypes::default();
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
+        let plan = planner.subquery(&made.query)?;
         self.check_changes(&plan.root)?;
         let place = self.place_of_new(&made.create, sink)?;
         let Some(temporary) = place else { return Ok(CommandTag("CREATE TABLE AS".to_owned())) };
@@ -61,11 +63,19 @@ impl Connection {
             let message = format!("column \"{name}\" has pseudo-type {ty}");
             return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
         }
+        if column.collation == 0 && names.ty(oid)?.collation != 0 {
+            let ty = type_name(names, oid)?;
+            let message =
+                format!("no collation was derived for column \"{name}\" with collatable type {ty}");
+            let hint = "Use the COLLATE clause to set the collation explicitly.";
+            return Err(SqlError::new("42P22", message).hint(hint));
+        }
         if SqlType::from_oid(oid).is_none() {
             let ty = type_name(names, oid)?;
             return Err(SqlError::unsupported(format!("a column of type {ty}")));
         }
-        Ok(ColumnDef { typmod: column.typmod, ..ColumnDef::new(name, oid) })
+        let collation = Some(column.collation);
+        Ok(ColumnDef { typmod: column.typmod, collation, ..ColumnDef::new(name, oid) })
     }
 
     fn fill_from_query(&mut self, oid: Oid, plan: &SelectPlan) -> Result<u64> {

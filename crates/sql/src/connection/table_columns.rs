@@ -2,10 +2,13 @@
 
 use super::indexes::check_keys;
 use super::state::Connection;
-use crate::analyze::{NamedType, Names, Scope, ScopeColumn, type_name, type_of_name};
+use crate::analyze::{
+    NamedType, Names, Scope, ScopeColumn, collation_for, type_name, type_of_name,
+};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, Source, TypeName,
+    CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, QualifiedName, Source,
+    TypeName,
 };
 use crate::plan::{
     Catalog, ParamTypes, Planner, StoredColumn, live_columns, may_vary, nextval_default,
@@ -72,12 +75,19 @@ pub(super) fn stored_type_of(
 /// A new column without its default.
 fn definition(c: &NewColumn, primary: bool, names: &mut dyn Names) -> Result<ColumnDef> {
     let NamedType { oid: ty, typmod } = column_type(c, names)?;
+    let collation = match &c.collation {
+        None => None,
+        Some(QualifiedName { schema, name, position }) => {
+            Some(collation_for(names, (schema.as_deref(), name), ty, *position)?)
+        }
+    };
     let made = || {
         let (storage, compression) = (c.storage.as_deref(), &c.compression);
         let implied = c.serial || c.values.identity.is_some();
         let generated = c.values.generated.as_ref();
         Ok(ColumnDef {
             typmod,
+            collation,
             not_null: c.not_null || implied || primary,
             not_null_name: c.not_null_name.clone(),
             storage: storage.map(|name| storage_code(ty, name)).transpose()?,
@@ -103,7 +113,7 @@ fn scope_of(table: &str, columns: &[ColumnDef]) -> Scope {
             name: column.name.clone(),
             ty,
             typmod: column.typmod,
-            collation: ty.info().collation,
+            collation: column.collation.unwrap_or(ty.info().collation),
             attnum: i16::try_from(index + 1).unwrap_or(i16::MAX),
             index,
         });
@@ -136,7 +146,7 @@ impl Connection {
             name: def.name.clone(),
             ty,
             typmod: def.typmod,
-            collation: ty.info().collation,
+            collation: def.collation.unwrap_or(ty.info().collation),
             attnum: number,
             index: table.columns.len(),
         });

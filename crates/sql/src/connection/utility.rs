@@ -22,7 +22,8 @@ fn tag(text: &str) -> Result<CommandTag> {
 }
 
 pub(super) fn text_column(name: &str) -> ColumnDesc {
-    ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
+    let (ty, collation) = (SqlType::Text, SqlType::Text.info().collation);
+    ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty, typmod: -1, collation }
 }
 
 /// DROP TABLE of an index.

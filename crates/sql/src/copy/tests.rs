@@ -54,6 +54,7 @@ fn columns() -> Vec<ColumnDesc> {
         attnum: 0,
         ty: *ty,
         typmod: -1,
+        collation: 0,
     };
     TYPES.iter().enumerate().map(column).collect()
 }

@@ -3,8 +3,8 @@
 use super::cast::{float_overflow, out_of_range};
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use crate::plan::AggregateKind;
-use forebay_types::{Datum, Numeric, SqlType, ValueError, compare};
+use crate::plan::{AggregateCall, AggregateKind, ValueOrder};
+use forebay_types::{Datum, Numeric, SqlType, ValueError};
 use std::cmp::Ordering;
 
 /// The state of one aggregate.
@@ -31,6 +31,7 @@ pub(super) enum Accumulator {
     Best {
         value: Datum<'static>,
         wanted: Ordering,
+        order: ValueOrder,
     },
     Bool {
         value: Option<bool>,
@@ -40,8 +41,9 @@ pub(super) enum Accumulator {
 
 impl Accumulator {
     /// Nothing taken in yet.
-    pub(super) fn new(kind: AggregateKind) -> Accumulator {
+    pub(super) fn new(call: &AggregateCall) -> Accumulator {
         use AggregateKind as K;
+        let (kind, value, order) = (call.kind, Datum::Null, || call.order.clone());
         match kind {
             K::CountStar | K::Count => Accumulator::Count(0),
             K::SumInt => Accumulator::SumInt(None),
@@ -57,8 +59,8 @@ impl Accumulator {
             K::SumFloat8 | K::AvgFloat => {
                 Accumulator::Float8 { sum: 0.0, count: 0, average: kind == K::AvgFloat }
             }
-            K::Min => Accumulator::Best { value: Datum::Null, wanted: Ordering::Less },
-            K::Max => Accumulator::Best { value: Datum::Null, wanted: Ordering::Greater },
+            K::Min => Accumulator::Best { value, wanted: Ordering::Less, order: order() },
+            K::Max => Accumulator::Best { value, wanted: Ordering::Greater, order: order() },
             K::BoolAnd => Accumulator::Bool { value: None, and: true },
             K::BoolOr => Accumulator::Bool { value: None, and: false },
         }
@@ -100,9 +102,9 @@ impl Accumulator {
             (Accumulator::Float8 { sum, count, .. }, Datum::Float8(v)) => {
                 (*sum, *count) = (sum_of(*count, *sum, v)?, *count + 1);
             }
-            (Accumulator::Best { value, wanted }, input) => {
+            (Accumulator::Best { value, wanted, order }, input) => {
                 // Of equal values the last one stays: 1.0 and 1.00 are equal, and look different.
-                if value.is_null() || compare(value, &input)? != *wanted {
+                if value.is_null() || order.compare(value, &input)? != *wanted {
                     *value = input.into_owned();
                 }
             }
@@ -172,9 +174,9 @@ impl Accumulator {
     }
 
     /// How many columns `save` appends.
-    pub(super) fn columns(kind: AggregateKind) -> usize {
+    pub(super) fn columns(call: &AggregateCall) -> usize {
         let mut row = OwnedRow::new();
-        Accumulator::new(kind).save(&mut row);
+        Accumulator::new(call).save(&mut row);
         row.len()
     }
 
@@ -261,17 +263,23 @@ fn other_aggregate() -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::AggregateKind;
+
+    fn call(kind: AggregateKind) -> AggregateCall {
+        let (result, order) = (SqlType::Numeric, ValueOrder::new(SqlType::Numeric, None));
+        AggregateCall { kind, arg: None, filter: None, result, order }
+    }
 
     #[test]
     fn values_that_are_only_carried_are_counted_and_else_refused() {
         use AggregateKind as K;
         let point = || Datum::Carried(600, vec![0; 16].into());
         for kind in [K::Min, K::Max, K::SumInt, K::AvgInt, K::SumNumeric, K::SumFloat8, K::BoolOr] {
-            let error = Accumulator::new(kind).add(point()).expect_err("only carried");
+            let error = Accumulator::new(&call(kind)).add(point()).expect_err("only carried");
             let message = "an aggregate of type with OID 600 is not supported";
             assert_eq!((error.sqlstate, &*error.message), ("0A000", message), "{kind:?}");
         }
-        let mut count = Accumulator::new(K::Count);
+        let mut count = Accumulator::new(&call(K::Count));
         count.add(point()).expect("it is not NULL");
         assert_eq!(count.finish().expect("a number"), Datum::Int8(1));
     }
@@ -279,7 +287,7 @@ mod tests {
     #[test]
     fn of_equal_values_the_last_one_stays() {
         for kind in [AggregateKind::Min, AggregateKind::Max] {
-            let mut best = Accumulator::new(kind);
+            let mut best = Accumulator::new(&call(kind));
             for text in ["1.0", "1.00"] {
                 let number = Numeric::parse(text).expect("in range").expect("a number");
                 best.add(Datum::numeric(number)).expect("a number");

@@ -28,7 +28,7 @@ pub fn cast<'a>(
     }
     match to {
         T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to, style),
-        _ if from == T::Regclass => cast(regclass_oid(value)?, T::Oid, to, style),
+        _ if from == T::Regclass => cast(value, T::Oid, to, style),
         _ if let Datum::Text(text) = &value => Ok(text_in_as(text, to, -1, style)?.into_owned()),
         T::Json if from == T::Jsonb => Ok(Datum::string(to_text_as(&value, from, style)?)),
         T::Int2 | T::Int4 | T::Int8 => to_integer(value, to),
@@ -75,15 +75,6 @@ pub fn cast<'a>(
             _ => Err(no_cast(from, to)),
         },
         _ => Err(no_cast(from, to)),
-    }
-}
-
-/// The OID that a regclass is.
-fn regclass_oid(value: Datum<'_>) -> Result<Datum<'_>> {
-    match value {
-        // The output of a subquery is the relation's name.
-        Datum::Text(_) => Err(SqlError::unsupported("a regclass that comes out of a subquery")),
-        other => Ok(other),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::analyze::{Names, SearchPath};
 use crate::error::{Result, SqlError};
 use crate::plan::{Builtin, Catalog, Expr};
 use crate::settings::PlanSettings;
+use forebay_collation::Collation;
 use forebay_engine::syscache::{
     AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
     Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
@@ -145,6 +146,10 @@ impl Catalog for Host {
 
     fn builtin(&self, function: Oid) -> Option<Builtin> {
         functions::find(function)
+    }
+
+    fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>> {
+        self.call(|session| session.collation(oid))
     }
 
     fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {

@@ -5,8 +5,9 @@ use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Arithmetic, Comparison, Expr, Function};
-use forebay_types::{Array, Datum, SqlType, compare};
+use crate::plan::{Arithmetic, Comparison, Expr, Function, RowCollations, ValueOrder};
+use forebay_collation::Collation;
+use forebay_types::{Array, Datum, SqlType, compare, compare_by};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
@@ -75,6 +76,14 @@ fn compared(op: Comparison, a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'stati
     Ok(Datum::Bool(holds(op, compare(a, b)?)))
 }
 
+/// The order of two values, with texts by a collation; None: by their bytes.
+fn ordered(a: &Datum<'_>, b: &Datum<'_>, collation: Option<&Collation>) -> Result<Ordering> {
+    Ok(match collation {
+        None => compare(a, b)?,
+        Some(by) => compare_by(a, b, SqlType::Text, &|a, b| by.compare(a, b))?,
+    })
+}
+
 /// Is a condition true (not false, not NULL)?
 pub(super) fn is_true(
     e: &Expr,
@@ -103,6 +112,13 @@ pub fn eval<'a>(
             }
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             compared(*op, &a, &b)
+        }
+        Expr::Collated(op, collation, pair) => {
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            if a.is_null() || b.is_null() {
+                return Ok(Datum::Null);
+            }
+            Ok(Datum::Bool(holds(*op, ordered(&a, &b, Some(collation))?)))
         }
         Expr::And(list) => connective(list, false, row, params, host),
         Expr::Or(list) => connective(list, true, row, params, host),
@@ -154,10 +170,10 @@ fn eval_rare<'a>(
                 (a, b) => null_of(&a, &b),
             }
         }
-        Expr::Like { operands, escape, negated, ignore_case } => {
+        Expr::Like { operands, escape, negated, folded_by } => {
             let (a, b) =
                 (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
-            matched(&a, &b, *escape, *ignore_case, *negated)
+            matched(&a, &b, *escape, folded_by.as_deref(), *negated)
         }
         Expr::InList { expr, list, negated, .. } => {
             let value = eval(expr, row, params, host)?;
@@ -169,7 +185,9 @@ fn eval_rare<'a>(
             let list = arrays::elements(&array, *of, &host.style)?;
             list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
-        Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),
+        Expr::CompareRows(op, pairs, collations) => {
+            rows_compared(*op, (pairs, collations), row, params, host)
+        }
         Expr::Case { whens, otherwise } => {
             for (when, then) in whens {
                 if is_true(when, row, params, host)? {
@@ -192,7 +210,9 @@ fn eval_rare<'a>(
             let same = !a.is_null() && !b.is_null() && compare(&a, &b)?.is_eq();
             Ok(if same { Datum::Null } else { a })
         }
-        Expr::Extreme { list, greatest } => extreme(list, *greatest, row, params, host),
+        Expr::Extreme { list, greatest, order } => {
+            extreme(list, (*greatest, order), row, params, host)
+        }
         Expr::Call(function, args) => call(function, args, row, params, host),
         Expr::Value(op, digits) => super::functions::value(*op, *digits, host),
         Expr::AnyOf { .. }
@@ -209,16 +229,15 @@ fn matched<'a>(
     text: &Datum<'_>,
     pattern: &Datum<'_>,
     escape: Option<char>,
-    ignore_case: bool,
+    folded_by: Option<&Collation>,
     negated: bool,
 ) -> Result<Datum<'a>> {
     let (Datum::Text(text), Datum::Text(pattern)) = (text, pattern) else {
         return null_of(text, pattern);
     };
-    let matched = if ignore_case {
-        like(&text.to_lowercase(), &pattern.to_lowercase(), escape)?
-    } else {
-        like(text, pattern, escape)?
+    let matched = match folded_by {
+        Some(by) => like(&by.lower(text), &by.lower(pattern), escape)?,
+        None => like(text, pattern, escape)?,
     };
     Ok(Datum::Bool(matched != negated))
 }
@@ -352,17 +371,17 @@ fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
 /// The first columns that differ decide.
 fn rows_compared<'a>(
     op: Comparison,
-    pairs: &'a [(Expr, Expr)],
+    (pairs, collations): (&'a [(Expr, Expr)], &RowCollations),
     row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
-    for (a, b) in pairs {
+    for ((a, b), collation) in pairs.iter().zip(collations) {
         let (a, b) = (eval(a, row, params, host)?, eval(b, row, params, host)?);
         if a.is_null() || b.is_null() {
             return Ok(Datum::Null);
         }
-        let order = compare(&a, &b)?;
+        let order = ordered(&a, &b, collation.as_deref())?;
         if order.is_ne() {
             return Ok(Datum::Bool(holds(op, order)));
         }
@@ -396,7 +415,7 @@ fn in_list<'a, T>(
 /// GREATEST and LEAST, which leave NULLs out.
 fn extreme<'a>(
     list: &'a [Expr],
-    greatest: bool,
+    (greatest, order): (bool, &ValueOrder),
     row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
@@ -405,7 +424,7 @@ fn extreme<'a>(
     let mut best = Datum::Null;
     for item in list {
         let value = eval(item, row, params, host)?;
-        if !value.is_null() && (best.is_null() || compare(&value, &best)? == wanted) {
+        if !value.is_null() && (best.is_null() || order.compare(&value, &best)? == wanted) {
             best = value;
         }
     }

@@ -13,6 +13,7 @@ use crate::settings::{
     PlanSettings, SessionSettings, SetScope, SettingRow, Settings, Shown, TransactionModes,
 };
 use forebay_aio::sync::Mutex;
+use forebay_collation::Collation;
 use forebay_engine::nodes::{Style, deparse, looks_like_function, type_of};
 use forebay_engine::syscache::{
     AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
@@ -270,6 +271,10 @@ impl Catalog for Rows<'_> {
     fn builtin(&self, function: Oid) -> Option<Builtin> {
         // What needs a session is not immutable, or refers to the catalogs.
         functions::find(function).filter(|found| !found.session)
+    }
+
+    fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>> {
+        Ok(self.source.collation(oid).map_err(EngineError::from)?)
     }
 
     fn table(&mut self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {

@@ -1,6 +1,7 @@
 //! What ALTER TABLE does.
 
 use super::column::CheckClause;
+use super::cursor::QualifiedName;
 use super::foreign_key::NewForeignKey;
 use super::index::NewKey;
 use super::objects::RoleName;
@@ -68,6 +69,8 @@ pub enum AlterAction {
         column: String,
         /// The type.
         ty: Box<TypeName>,
+        /// COLLATE.
+        collation: Option<QualifiedName>,
         /// USING.
         using: Option<ast::Expr>,
         /// Where the column's name stands.

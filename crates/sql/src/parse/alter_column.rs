@@ -2,7 +2,7 @@
 
 use super::alter_action::AlterAction;
 use super::column::default_expr;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, QualifiedName};
 use super::parser::{expression, parenthesized_expr};
 use super::sequence::{SequenceClauses, clause};
 use super::table::storage_name;
@@ -68,11 +68,13 @@ fn generated_when(c: &mut Cursor<'_>) -> Result<bool> {
 
 fn column_type(c: &mut Cursor<'_>, column: String, position: u32) -> Result<AlterAction> {
     let ty = type_name(c)?;
-    if c.peek_word().as_deref() == Some("collate") {
-        return Err(SqlError::unsupported("ALTER COLUMN ... TYPE ... COLLATE"));
-    }
+    let at = c.position();
+    let collation = match c.accept("collate") {
+        true => Some(QualifiedName { position: at, ..c.qualified_name()? }),
+        false => None,
+    };
     let using = if c.accept("using") { Some(whole_expr(c)?) } else { None };
-    Ok(AlterAction::ColumnType { column, ty: Box::new(ty), using, position })
+    Ok(AlterAction::ColumnType { column, ty: Box::new(ty), collation, using, position })
 }
 
 /// An expression up to the next action.

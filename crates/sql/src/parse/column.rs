@@ -1,10 +1,9 @@
 //! What follows the type of a column in CREATE TABLE, and CHECK constraints.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, QualifiedName};
 use super::foreign_key::{NewForeignKey, column_foreign_key};
 use super::index::{NewKey, column_key};
 use super::parser::{expression, parenthesized_expr};
-use super::refuse::refuse;
 use super::sequence::{SequenceClauses, clauses};
 use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
@@ -42,6 +41,8 @@ pub(super) struct ColumnClauses {
     pub(super) values: ColumnValues,
     pub(super) not_null: bool,
     pub(super) not_null_name: Option<String>,
+    /// COLLATE.
+    pub(super) collation: Option<QualifiedName>,
     pub(super) foreign_keys: Vec<NewForeignKey>,
     /// NULL.
     null: bool,
@@ -83,6 +84,12 @@ pub(super) fn column_clauses(
             }
         } else if c.accept("null") {
             found.null = true;
+        } else if c.accept("collate") {
+            let name = QualifiedName { position: at, ..c.qualified_name()? };
+            if found.collation.replace(name).is_some() {
+                let message = "multiple COLLATE clauses not allowed";
+                return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
+            }
         } else if let Some(key) = column_foreign_key(c, name.clone(), column)? {
             found.foreign_keys.push(key);
         } else if let Some(check) = check(c, name)? {
@@ -91,10 +98,6 @@ pub(super) fn column_clauses(
             found.primary |= key.primary;
             keys.push(key);
         } else if !value_clause(c, (column, table), &mut found)? {
-            refuse(c, |word| match word {
-                "collate" => Some("a column collation"),
-                _ => None,
-            })?;
             break;
         }
         let implied = serial || found.primary || found.values.identity.is_some();

@@ -62,6 +62,8 @@ pub enum ObjectStatement {
     },
     /// ALTER DATABASE ... WITH options
     AlterDatabase(String, Vec<GivenOption>),
+    /// ALTER DATABASE ... REFRESH COLLATION VERSION
+    RefreshDatabaseVersion(String),
     /// ALTER DATABASE ... RENAME TO
     RenameDatabase(String, String),
     /// ALTER DATABASE ... OWNER TO
@@ -321,7 +323,7 @@ fn alter_database(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
         return Ok(ObjectStatement::DatabaseOwner(name, role(c)?));
     }
     if c.accept_all(&["refresh", "collation", "version"]) {
-        return Err(SqlError::unsupported("ALTER DATABASE ... REFRESH COLLATION VERSION"));
+        return Ok(ObjectStatement::RefreshDatabaseVersion(name));
     }
     if c.peek_word().as_deref() == Some("set") && c.word_behind().as_deref() == Some("tablespace") {
         return Err(SqlError::unsupported("ALTER DATABASE ... SET TABLESPACE"));

@@ -37,6 +37,8 @@ pub struct NewColumn {
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
     pub compression: Option<String>,
+    /// COLLATE, if it was given.
+    pub collation: Option<QualifiedName>,
 }
 
 /// A column with the constraints that it brings to its table.
@@ -235,7 +237,7 @@ fn column(
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
-    let ColumnClauses { values, not_null, not_null_name, foreign_keys, .. } = clauses;
+    let ColumnClauses { values, not_null, not_null_name, foreign_keys, collation, .. } = clauses;
     Ok(NewColumn {
         name,
         ty,
@@ -246,6 +248,7 @@ fn column(
         foreign_keys,
         storage,
         compression,
+        collation,
     })
 }
 

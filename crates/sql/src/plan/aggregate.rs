@@ -1,6 +1,7 @@
 //! Aggregates in the plan, and rewriting expressions to run over groups.
 
 use super::expr::Expr;
+use super::order::ValueOrder;
 use crate::analyze::Scope;
 use crate::error::{Result, SqlError, state};
 use forebay_types::SqlType;
@@ -39,6 +40,8 @@ pub struct AggregateCall {
     pub filter: Option<Expr>,
     /// Type of its result.
     pub result: SqlType,
+    /// The order of its inputs, for min and max.
+    pub order: ValueOrder,
 }
 
 /// Rewrites an expression over input rows and aggregates into one over group rows: the group's

@@ -137,7 +137,10 @@ pub(super) fn assigned(
     let names = planner.catalog.names();
     let to = (column.type_oid, column.typmod);
     match coerce_to_type(names, planner.params, value, to, Context::Assignment)? {
-        Some(cast) => lower(&cast.expr, columns, planner.catalog).map_err(|e| e.at(position)),
+        Some(cast) => {
+            let expr = planner.collated(cast.expr)?;
+            lower(&expr, columns, planner.catalog).map_err(|e| e.at(position))
+        }
         None => {
             let message = format!(
                 "column \"{}\" is of type {} but expression is of type {}",

@@ -4,6 +4,7 @@ use super::expr::{Builtin, Expr};
 use crate::analyze::Names;
 use crate::error::Result;
 use crate::settings::PlanSettings;
+use forebay_collation::Collation;
 use forebay_engine::{LockMode, Table, TableIndex};
 use forebay_types::{Datum, Oid};
 use std::sync::Arc;
@@ -15,6 +16,9 @@ pub trait Catalog: Names {
 
     /// The code of a function by its OID. None: it is not supported.
     fn builtin(&self, function: Oid) -> Option<Builtin>;
+
+    /// A collation by its OID.
+    fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>>;
 
     /// The table of that name, without a lock.
     fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;

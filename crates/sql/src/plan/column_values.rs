@@ -1,6 +1,7 @@
 //! The values that the statistics of a column have, compared with a constant.
 
 use super::expr::Comparison;
+use forebay_collation::Collation;
 use forebay_engine::{Column, ColumnStatistics, Table};
 use forebay_types::{Datum, compare, oids};
 use std::cmp::Ordering;
@@ -14,6 +15,8 @@ pub(super) struct ColumnValues<'t> {
     histogram: Vec<Datum<'t>>,
     /// Whether blanks at the end count.
     padded: bool,
+    /// The collation of a comparison, unless it is that of bytes.
+    collation: Option<&'t Collation>,
 }
 
 impl<'t> ColumnValues<'t> {
@@ -29,7 +32,17 @@ impl<'t> ColumnValues<'t> {
         let common = common.filter_map(|(bytes, part)| Some((decode(bytes)?, f64::from(*part))));
         let histogram = stats.histogram.iter().filter_map(|bytes| decode(bytes));
         let padded = column.is_some_and(|column| column.type_oid == oids::BPCHAR);
-        ColumnValues { common: common.collect(), histogram: histogram.collect(), padded }
+        ColumnValues {
+            common: common.collect(),
+            histogram: histogram.collect(),
+            padded,
+            collation: None,
+        }
+    }
+
+    /// The same for a comparison by a collation.
+    pub(super) fn collated(self, collation: Option<&'t Collation>) -> ColumnValues<'t> {
+        ColumnValues { collation, ..self }
     }
 
     /// How often a value is there, if it is a common one.
@@ -96,13 +109,21 @@ impl<'t> ColumnValues<'t> {
         Some(part.clamp(least, 1.0 - least))
     }
 
+    fn texts(&self, a: &str, b: &str) -> Ordering {
+        match self.collation {
+            Some(collation) => collation.compare(a, b),
+            None => a.as_bytes().cmp(b.as_bytes()),
+        }
+    }
+
     /// The order of two values. None: they cannot be compared.
     fn order(&self, a: &Datum<'_>, b: &Datum<'_>) -> Option<Ordering> {
         match (a, b) {
             (Datum::Text(a), Datum::Text(b)) if self.padded => {
-                let [a, b] = [a, b].map(|text| text.trim_end_matches(' ').as_bytes());
-                Some(a.cmp(b))
+                let [a, b] = [a, b].map(|text| text.trim_end_matches(' '));
+                Some(self.texts(a, b))
             }
+            (Datum::Text(a), Datum::Text(b)) => Some(self.texts(a, b)),
             _ => match (integer(a), integer(b)) {
                 (Some(a), Some(b)) => Some(a.cmp(&b)),
                 _ => compare(a, b).ok(),
@@ -199,7 +220,7 @@ mod tests {
 
     fn histogram(bounds: &[i32]) -> ColumnValues<'static> {
         let histogram = bounds.iter().map(|n| Datum::Int4(*n)).collect();
-        ColumnValues { common: Vec::new(), histogram, padded: false }
+        ColumnValues { common: Vec::new(), histogram, padded: false, collation: None }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
             let distinct = pair("IS DISTINCT FROM", &operands.0, &operands.1);
             if *negated { format!("(NOT {distinct})") } else { distinct }
         }
-        Expr::Compare(comparison, operands) => {
+        Expr::Compare(comparison, operands) | Expr::Collated(comparison, _, operands) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             format!("({a} {} {b})", sign(*comparison))
         }
@@ -44,8 +44,8 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
         }
         Expr::Negate(e) => format!("(- {})", text(e)),
         Expr::Concat(operands) => pair("||", &operands.0, &operands.1),
-        Expr::Like { operands, negated, ignore_case, .. } => {
-            pair(like_sign(*negated, *ignore_case), &operands.0, &operands.1)
+        Expr::Like { operands, negated, folded_by, .. } => {
+            pair(like_sign(*negated, folded_by.is_some()), &operands.0, &operands.1)
         }
         Expr::InList { expr, list, element, negated } => {
             array_test(expr, *negated, &array(list, *element, rows), rows)
@@ -53,7 +53,7 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
         Expr::InArray { expr, array, negated, .. } => {
             array_test(expr, *negated, &text(array), rows)
         }
-        Expr::CompareRows(comparison, pairs) => rows_compared(*comparison, pairs, rows),
+        Expr::CompareRows(comparison, pairs, _) => rows_compared(*comparison, pairs, rows),
         Expr::Case { whens, otherwise } => {
             let mut case = "CASE".to_owned();
             for (when, then) in whens {
@@ -64,7 +64,7 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
         }
         Expr::Coalesce(parts) => format!("COALESCE({})", list(parts, ", ")),
         Expr::NullIf(operands) => format!("NULLIF({}, {})", text(&operands.0), text(&operands.1)),
-        Expr::Extreme { list: parts, greatest } => {
+        Expr::Extreme { list: parts, greatest, .. } => {
             format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(parts, ", "))
         }
         Expr::Cast { expr, to, .. } => format!("({})::{}", text(expr), to.sql_name()),
@@ -127,7 +127,10 @@ pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
         (IndexCondition::Compare { .. }, e) if is_key(e) => {
             format!("({} = true)", expression(e, rows))
         }
-        (IndexCondition::Compare { comparison, .. }, Expr::Compare(own, operands)) => {
+        (
+            IndexCondition::Compare { comparison, .. },
+            Expr::Compare(own, operands) | Expr::Collated(own, _, operands),
+        ) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             // It was turned round if the column is on the right.
             let turned = key_of(&operands.0, &scan.index).is_none();

@@ -406,7 +406,7 @@ fn width(e: &Expr, rows: &Node) -> i64 {
         Expr::Const(Datum::Text(text)) => text.len() as i64 + 1,
         Expr::Const(Datum::Int8(_)) => 8,
         Expr::Concat(_) | Expr::Call(..) => type_width(SqlType::Text),
-        Expr::Compare(..) | Expr::And(_) | Expr::Or(_) | Expr::IsNull(_) => 1,
+        Expr::Compare(..) | Expr::Collated(..) | Expr::And(_) | Expr::Or(_) | Expr::IsNull(_) => 1,
         _ => type_width(SqlType::Int4),
     }
 }
@@ -517,6 +517,7 @@ fn height(blocks: f64) -> f64 {
 pub(super) fn operations(e: &Expr) -> f64 {
     let own = match e {
         Expr::Compare(..)
+        | Expr::Collated(..)
         | Expr::Arith(..)
         | Expr::Negate(_)
         | Expr::Concat(_)
@@ -527,7 +528,7 @@ pub(super) fn operations(e: &Expr) -> f64 {
         Expr::InList { list, .. } if is_hashed(list) => 2.0,
         Expr::InList { list, .. } => list.len() as f64 * 0.5,
         Expr::InArray { .. } => UNKNOWN_ELEMENTS as f64 * 0.5,
-        Expr::CompareRows(_, pairs) => pairs.len() as f64,
+        Expr::CompareRows(_, pairs, _) => pairs.len() as f64,
         Expr::Cast { .. } if super::index_read::column_of(e).is_none() => 1.0,
         _ => 0.0,
     };

@@ -3,7 +3,9 @@
 //! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the
 //! values' variants.
 
+use super::order::ValueOrder;
 use super::rowsets::RowFunction;
+use forebay_collation::Collation;
 use forebay_engine::nodes::SqlValueFunctionOp;
 use forebay_engine::syscache::ProcRow;
 use forebay_types::{Datum, Oid, SqlType};
@@ -70,12 +72,14 @@ pub struct Function {
     pub result: Oid,
     /// Whether the last argument is an array of variadic ones.
     pub variadic: bool,
+    /// The collation of its inputs, if it goes by one.
+    pub collation: Option<Arc<Collation>>,
 }
 
 impl PartialEq for Function {
     fn eq(&self, other: &Function) -> bool {
-        (self.row.oid, &self.args, self.result, self.variadic)
-            == (other.row.oid, &other.args, other.result, other.variadic)
+        (self.row.oid, &self.args, self.result, self.variadic, &self.collation)
+            == (other.row.oid, &other.args, other.result, other.variadic, &other.collation)
     }
 }
 
@@ -127,6 +131,9 @@ const PARTS: [(&[Oid], PartOf); 5] = [
 /// current_setting, current_user, session_user, format_type, pg_is_in_recovery, version.
 const SAFE: [Oid; 9] = [861, 1402, 2077, 3294, 745, 746, 1081, 3810, 89];
 
+/// The collations of the columns of rows, as far as they order by more than bytes.
+pub type RowCollations = [Option<Arc<Collation>>];
+
 /// An expression. `Column` is an index into the row at hand.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are operands in order")]
@@ -150,6 +157,9 @@ pub enum Expr {
         negated: bool,
     },
     Compare(Comparison, Box<(Expr, Expr)>),
+    /// `<`, `<=`, `>` or `>=` of texts, or values with texts in them, by a collation that orders
+    /// them by more than their bytes.
+    Collated(Comparison, Arc<Collation>, Box<(Expr, Expr)>),
     Arith(Arithmetic, Box<(Expr, Expr)>),
     Negate(Box<Expr>),
     Concat(Box<(Expr, Expr)>),
@@ -157,7 +167,8 @@ pub enum Expr {
         operands: Box<(Expr, Expr)>,
         escape: Option<char>,
         negated: bool,
-        ignore_case: bool,
+        /// ILIKE: the collation that makes lower case.
+        folded_by: Option<Arc<Collation>>,
     },
     InList {
         expr: Box<Expr>,
@@ -174,8 +185,9 @@ pub enum Expr {
         elements: (SqlType, SqlType),
         negated: bool,
     },
-    /// A comparison of rows of at least two columns by `<`, `<=`, `>` or `>=`.
-    CompareRows(Comparison, Vec<(Expr, Expr)>),
+    /// A comparison of rows of at least two columns by `<`, `<=`, `>` or `>=`. With the collations
+    /// of the columns, as far as they order by more than bytes.
+    CompareRows(Comparison, Vec<(Expr, Expr)>, Vec<Option<Arc<Collation>>>),
     Case {
         whens: Vec<(Expr, Expr)>,
         otherwise: Option<Box<Expr>>,
@@ -186,6 +198,7 @@ pub enum Expr {
     Extreme {
         list: Vec<Expr>,
         greatest: bool,
+        order: ValueOrder,
     },
     Cast {
         expr: Box<Expr>,
@@ -266,6 +279,7 @@ macro_rules! each_operand {
             Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => $f(e),
             Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => $f(expr),
             Expr::Compare(_, pair)
+            | Expr::Collated(_, _, pair)
             | Expr::Arith(_, pair)
             | Expr::Concat(pair)
             | Expr::NullIf(pair)
@@ -288,7 +302,7 @@ macro_rules! each_operand {
                 upper.$iter().flatten().for_each(&mut *$f);
                 lower.$iter().flatten().for_each($f);
             }
-            Expr::CompareRows(_, pairs) => {
+            Expr::CompareRows(_, pairs, _) => {
                 for (a, b) in pairs {
                     $f(a);
                     $f(b);

@@ -10,6 +10,7 @@ use crate::analyze::{
     ident_name, qualified_name, type_name,
 };
 use crate::error::{Result, SqlError, state};
+use forebay_engine::nodes::collation_of;
 use forebay_types::{Datum, Oid, SqlType, oids};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
@@ -96,7 +97,7 @@ fn bind_item(
             alias,
         } => function(planner, name, args, alias.as_ref()),
         ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
-            let plan = planner.query(subquery)?;
+            let plan = planner.subquery(subquery)?;
             if plan.root.locked().is_some() {
                 return Err(SqlError::unsupported("a locking clause in a subquery"));
             }
@@ -174,8 +175,9 @@ fn function(
 ) -> Result<FromItem> {
     let position = planner.source.position(name.span().start);
     let call = FunctionCall::in_from(name, args, position)?;
-    let (source, ty) = if call.name == "generate_series" && call.named.is_empty() {
-        series(planner, &call, position)?
+    let (source, ty, collation) = if call.name == "generate_series" && call.named.is_empty() {
+        let (source, ty) = series(planner, &call, position)?;
+        (source, ty, 0)
     } else {
         let scope = Scope::default();
         let typed = planner.binder(&scope, IN_FROM).call_in_from(&call, position)?;
@@ -184,13 +186,16 @@ fn function(
                 let function = function.builtin.rows.expect("it is one");
                 return rows(function, args, call.name, alias);
             }
-            expr => (Node::Function(Box::new(expr)), SqlType::of(typed.ty())),
+            expr => {
+                let collation = collation_of(&planner.collated(typed.expr.clone())?);
+                (Node::Function(Box::new(expr)), SqlType::of(typed.ty()), collation)
+            }
         }
     };
     // A scalar function's column is named as the function, or as the alias.
     let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
     let mut scope = Scope::default();
-    scope.push(column, ty, -1);
+    scope.push_collated(column, ty, -1, collation);
     apply_alias(&mut scope, call.name, alias)?;
     Ok(FromItem { source, scope })
 }

@@ -7,8 +7,9 @@
 
 use super::computed::ComputedIndex;
 use super::expr::{Comparison, Expr};
+use forebay_collation::Collation;
 use forebay_engine::TableIndex;
-use forebay_types::{Datum, compare};
+use forebay_types::{Datum, SqlType, compare, compare_by};
 use std::cmp::Ordering;
 
 /// Longer lists are not taken apart.
@@ -63,11 +64,45 @@ fn implies(condition: &Expr, wanted: &Expr) -> bool {
     }
     match wanted {
         Expr::IsNotNull(operand) => needs_value(condition, operand),
-        Expr::Compare(wanted, of) => match condition {
-            Expr::Compare(comparison, pair) => compared((*comparison, pair), (*wanted, of)),
+        _ => match (Comparing::of(condition), Comparing::of(wanted)) {
+            (Some(condition), Some(wanted)) => compared(condition, wanted),
             _ => false,
         },
-        _ => false,
+    }
+}
+
+/// A comparison of two values, texts by a collation.
+#[derive(Clone, Copy)]
+struct Comparing<'e> {
+    comparison: Comparison,
+    pair: &'e (Expr, Expr),
+    /// None: by their bytes.
+    collation: Option<&'e Collation>,
+}
+
+impl<'e> Comparing<'e> {
+    fn of(e: &'e Expr) -> Option<Comparing<'e>> {
+        let (comparison, pair, collation) = match e {
+            Expr::Compare(comparison, pair) => (*comparison, pair, None),
+            Expr::Collated(comparison, collation, pair) => (*comparison, pair, Some(&**collation)),
+            _ => return None,
+        };
+        Some(Comparing { comparison, pair, collation })
+    }
+
+    /// Whether texts that are equal satisfy it, and only these; or only others.
+    fn is_equality(self) -> bool {
+        matches!(self.comparison, Comparison::Eq | Comparison::Ne)
+    }
+
+    /// The collation by which both say something of the order of the values. None: they have not
+    /// the same one. Texts that are equal are so by each collation.
+    fn common(self, other: Comparing<'e>) -> Option<Option<&'e Collation>> {
+        match (self.is_equality(), other.is_equality()) {
+            (true, _) => Some(other.collation),
+            (_, true) => Some(self.collation),
+            _ => (self.collation == other.collation).then_some(self.collation),
+        }
     }
 }
 
@@ -83,7 +118,9 @@ fn arms_of(condition: &Expr) -> Option<Vec<Expr>> {
 /// Whether a condition can only be true if an operand is not NULL.
 fn needs_value(condition: &Expr, operand: &Expr) -> bool {
     match condition {
-        Expr::Compare(_, pair) => is_null_with(&pair.0, operand) || is_null_with(&pair.1, operand),
+        Expr::Compare(_, pair) | Expr::Collated(_, _, pair) => {
+            is_null_with(&pair.0, operand) || is_null_with(&pair.1, operand)
+        }
         Expr::Like { operands, .. } => {
             is_null_with(&operands.0, operand) || is_null_with(&operands.1, operand)
         }
@@ -126,11 +163,11 @@ fn with_constant<'e>(
 }
 
 /// Whether one comparison implies another one.
-fn compared(
-    (comparison, pair): (Comparison, &(Expr, Expr)),
-    (wanted, of): (Comparison, &(Expr, Expr)),
-) -> bool {
+fn compared(condition: Comparing<'_>, wanted: Comparing<'_>) -> bool {
     use Comparison as C;
+    let Some(collation) = condition.common(wanted) else { return false };
+    let Comparing { comparison, pair, .. } = condition;
+    let Comparing { comparison: wanted, pair: of, .. } = wanted;
     if pair.0 == of.1 && pair.1 == of.0 {
         return comparison.exchanged() == wanted;
     }
@@ -142,7 +179,11 @@ fn compared(
     if a != b {
         return false;
     }
-    let Ok(order) = compare(limit, known) else { return false };
+    let order = match collation {
+        None => compare(limit, known),
+        Some(by) => compare_by(limit, known, SqlType::Text, &|a, b| by.compare(a, b)),
+    };
+    let Ok(order) = order else { return false };
     match (comparison, wanted) {
         (C::Lt, C::Lt | C::Le | C::Ne) | (C::Le, C::Le) => order != Ordering::Less,
         (C::Le, C::Lt | C::Ne) => order == Ordering::Greater,
@@ -161,6 +202,8 @@ fn compared(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_collation::{Definition, Provider};
+    use std::sync::Arc;
 
     fn compared_with(comparison: Comparison, value: i32) -> Expr {
         let value = Expr::Const(Datum::Int4(value));
@@ -203,5 +246,31 @@ mod tests {
         assert!(implied(&[&one], &both) && implied(&[&both], &one));
         let other = Expr::IsNotNull(Box::new(Expr::Column(1)));
         assert!(!implied(&[&one], &other) && !implied(&[], &not_null));
+    }
+
+    #[test]
+    fn comparisons_by_different_collations_say_nothing_of_each_other() {
+        use Comparison as C;
+        let definition = Definition {
+            name: "unicode",
+            provider: Provider::Icu,
+            locale: "und",
+            ctype: "und",
+            rules: None,
+            deterministic: true,
+        };
+        let by = Arc::new(Collation::open(&definition).expect("it is there"));
+        let pair = |text| Box::new((Expr::Column(0), Expr::Const(Datum::text(text))));
+        let bytes = |comparison, text| Expr::Compare(comparison, pair(text));
+        let words = |comparison, text| Expr::Collated(comparison, Arc::clone(&by), pair(text));
+        assert!(implied(&[&words(C::Lt, "a")], &words(C::Lt, "B")));
+        assert!(!implied(&[&words(C::Lt, "B")], &words(C::Lt, "a")));
+        assert!(implied(&[&bytes(C::Lt, "B")], &bytes(C::Lt, "a")));
+        assert!(!implied(&[&words(C::Lt, "a")], &bytes(C::Lt, "z")));
+        assert!(!implied(&[&bytes(C::Lt, "B")], &words(C::Lt, "z")));
+        assert!(implied(&[&bytes(C::Eq, "a")], &words(C::Lt, "B")));
+        assert!(!implied(&[&bytes(C::Eq, "a")], &bytes(C::Lt, "B")));
+        assert!(implied(&[&words(C::Lt, "B")], &bytes(C::Ne, "c")));
+        assert!(!implied(&[&words(C::Lt, "B")], &bytes(C::Ne, "a")));
     }
 }

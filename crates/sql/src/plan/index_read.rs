@@ -2,13 +2,15 @@
 //! order and its columns are those that are wanted.
 
 use super::computed::{ComputedIndex, keys};
-use super::expr::{Comparison, Expr, type_of};
+use super::expr::{Comparison, Expr, RowCollations, type_of};
 use super::implied::implied;
+use super::order::ValueOrder;
 use super::tid::is_fixed;
 use super::tree::{IndexCondition, IndexRead, Node};
-
-use forebay_engine::{EntrySource, KeyOrder, TableIndex};
+use forebay_collation::Collation;
+use forebay_engine::{EntrySource, TableIndex};
 use forebay_types::{Datum, SqlType};
+use std::sync::Arc;
 
 impl IndexRead {
     /// The parts of the index's predicate.
@@ -42,6 +44,8 @@ pub(super) struct OrderColumn {
     pub descending: bool,
     /// NULLS FIRST
     pub nulls_first: bool,
+    /// The order of its values.
+    pub order: ValueOrder,
 }
 
 /// The condition that all parts hold.
@@ -81,8 +85,8 @@ pub(super) fn column_of(e: &Expr) -> Option<usize> {
 /// What an index can do with a part of a condition, and the same as an expression over the table's
 /// row.
 pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<(IndexCondition, Expr)> {
-    if let Expr::CompareRows(comparison, pairs) = e {
-        return row_condition(*comparison, pairs, index);
+    if let Expr::CompareRows(comparison, pairs, collations) = e {
+        return row_condition(*comparison, (pairs, collations), index);
     }
     if let Expr::Or(list) = e {
         return any_of(list, index);
@@ -112,8 +116,8 @@ fn compares_as_key<'e>(
     index: &TableIndex,
     values: impl IntoIterator<Item = &'e Expr>,
 ) -> bool {
-    let order = index.shape.keys.get(key).map(|key| key.order);
-    match (order == Some(KeyOrder::Padded), is_unpadded(e)) {
+    let padded = index.shape.keys.get(key).is_some_and(|key| key.order.is_padded());
+    match (padded, is_unpadded(e)) {
         (false, false) => true,
         (true, true) => values.into_iter().all(|value| match value {
             Expr::Const(Datum::Text(text)) => !text.ends_with(' '),
@@ -165,17 +169,10 @@ fn comparison_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> 
     };
     match e {
         Expr::Compare(comparison, pair) if *comparison != Comparison::Ne => {
-            let (a, b) = &**pair;
-            let (operand, key, comparison, value) = match (key_of(a), key_of(b)) {
-                (Some(key), _) if is_fixed(b) => (a, key, *comparison, b),
-                (_, Some(key)) if is_fixed(a) => (b, key, comparison.exchanged(), a),
-                _ => return None,
-            };
-            compares_as_key(operand, key, index, [value]).then(|| IndexCondition::Compare {
-                key,
-                comparison,
-                value: value.clone(),
-            })
+            comparison_of((*comparison, pair, None), index)
+        }
+        Expr::Collated(comparison, collation, pair) => {
+            comparison_of((*comparison, pair, Some(collation)), index)
         }
         Expr::InList { expr, list, negated: false, .. } if list.iter().all(is_fixed) => {
             let key = key_of(expr).filter(|key| compares_as_key(expr, *key, index, list))?;
@@ -195,6 +192,28 @@ fn comparison_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> 
         Expr::Not(inner) if matches!(**inner, Expr::Column(_)) => is(inner, false),
         _ => None,
     }
+}
+
+/// A comparison of a key with a value. Texts that are equal are so by each collation; the order of
+/// others is the index's only if the collation is.
+fn comparison_of(
+    (comparison, pair, collation): (Comparison, &(Expr, Expr), Option<&Collation>),
+    index: &TableIndex,
+) -> Option<IndexCondition> {
+    let (a, b) = pair;
+    let (operand, key, comparison, value) = match (key_of(a, index), key_of(b, index)) {
+        (Some(key), _) if is_fixed(b) => (a, key, comparison, b),
+        (_, Some(key)) if is_fixed(a) => (b, key, comparison.exchanged(), a),
+        _ => return None,
+    };
+    let fits = (comparison == Comparison::Eq || has_collation(index, key, collation))
+        && compares_as_key(operand, key, index, [value]);
+    fits.then(|| IndexCondition::Compare { key, comparison, value: value.clone() })
+}
+
+/// Whether a key column orders texts by a collation; None: by their bytes.
+fn has_collation(index: &TableIndex, key: usize, collation: Option<&Collation>) -> bool {
+    index.shape.keys.get(key).is_some_and(|column| column.order.collation() == collation)
 }
 
 /// A column that is equal to one value or another, as one that is equal to one of a list.
@@ -237,15 +256,19 @@ fn listed_type(values: &[Expr]) -> SqlType {
 /// A comparison of rows, as far as its first columns are keys of the index.
 fn row_condition(
     comparison: Comparison,
-    pairs: &[(Expr, Expr)],
+    (pairs, collations): (&[(Expr, Expr)], &RowCollations),
     index: &TableIndex,
 ) -> Option<(IndexCondition, Expr)> {
     let turned = key_of(&pairs.first()?.0, index).is_none();
     let comparison = if turned { comparison.exchanged() } else { comparison };
     let (mut keys, mut values, mut used) = (Vec::new(), Vec::new(), Vec::new());
-    for (a, b) in pairs {
+    for ((a, b), collation) in pairs.iter().zip(collations) {
         let (operand, value) = if turned { (b, a) } else { (a, b) };
-        let fits = |key: &usize| is_fixed(value) && compares_as_key(operand, *key, index, [value]);
+        let fits = |key: &usize| {
+            is_fixed(value)
+                && has_collation(index, *key, collation.as_deref())
+                && compares_as_key(operand, *key, index, [value])
+        };
         let Some(key) = key_of(operand, index).filter(fits) else { break };
         keys.push(key);
         values.push(value.clone());
@@ -260,8 +283,13 @@ fn row_condition(
     };
     let test = match used.len() {
         0 => return None,
-        1 => Expr::Compare(comparison, Box::new(used.remove(0))),
-        _ => Expr::CompareRows(comparison, used),
+        1 => match collations.first() {
+            Some(Some(by)) => Expr::Collated(comparison, Arc::clone(by), Box::new(used.remove(0))),
+            _ => Expr::Compare(comparison, Box::new(used.remove(0))),
+        },
+        count => {
+            Expr::CompareRows(comparison, used, collations.iter().take(count).cloned().collect())
+        }
     };
     Some((IndexCondition::Row { keys, comparison, values, whole }, test))
 }
@@ -288,6 +316,9 @@ pub(super) fn ordered(
         }
         let shape = index.shape.keys.get(key)?;
         let turned = wanted.descending != shape.descending;
+        if shape.order.collation() != wanted.order.collation() {
+            return None;
+        }
         if (wanted.nulls_first != shape.nulls_first) != turned
             || backward.is_some_and(|backward| backward != turned)
         {

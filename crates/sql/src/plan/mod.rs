@@ -22,6 +22,7 @@
 //!   conditions imply a predicate
 //! - `bounding.rs`: which conditions bound a scan of an index
 //! - `expr.rs`: expressions as they are evaluated; `lower/`: made of analyzed ones
+//! - `order.rs`: the order of values
 //! - `fold.rs`: constant expressions
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `page_usage.rs`: what was done to pages, for EXPLAIN (BUFFERS)
@@ -52,6 +53,7 @@ mod index_read;
 mod insert;
 mod locks;
 mod lower;
+mod order;
 mod page_usage;
 mod parallel;
 mod paths;
@@ -80,8 +82,9 @@ pub use computed::ComputedIndex;
 pub use conversion::Conversion;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
-pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
+pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf, RowCollations};
 pub use locks::locking_words;
+pub use order::ValueOrder;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use printing::printed;

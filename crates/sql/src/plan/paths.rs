@@ -127,8 +127,8 @@ pub(super) fn extreme(grouping: &Grouping) -> Option<OrderColumn> {
     };
     match (&call.arg, &call.filter) {
         (Some(Expr::Column(column)), None) => {
-            let key = Expr::Column(*column);
-            Some(OrderColumn { key, descending, nulls_first: descending })
+            let (key, order) = (Expr::Column(*column), call.order.clone());
+            Some(OrderColumn { key, descending, nulls_first: descending, order })
         }
         _ => None,
     }

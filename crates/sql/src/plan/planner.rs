@@ -38,17 +38,14 @@ impl Planner<'_> {
 
     /// An analyzed expression as it is evaluated.
     pub(super) fn lower(&mut self, typed: &Typed, scope: &Scope) -> Result<Expr> {
-        self.check_collations(&typed.expr)?;
-        lower(&typed.expr, scope, self.catalog).map_err(|e| e.at(typed.position))
+        let expr = self.collated(typed.expr.clone())?;
+        lower(&expr, scope, self.catalog).map_err(|e| e.at(typed.position))
     }
 
-    /// Refuses an expression whose parts have different collations by COLLATE.
-    pub(super) fn check_collations(&mut self, expr: &nodes::Expr) -> Result<()> {
-        if self.params.collated < 2 {
-            return Ok(());
-        }
-        let assigned = assign_collations(self.catalog.names(), &mut expr.clone());
-        assigned.map_err(|mut error| {
+    /// An expression whose parts have their collations.
+    pub(super) fn collated(&mut self, mut expr: nodes::Expr) -> Result<nodes::Expr> {
+        let assigned = assign_collations(self.catalog.names(), &mut expr);
+        assigned.map(|()| expr).map_err(|mut error| {
             // The parser keeps where the collation's name is; COLLATE is before it.
             if let Some(name) = error.position() {
                 error.set_position(self.source.token_before(name));

@@ -67,7 +67,7 @@ impl Query {
             | Node::Modify(_)
             | Node::Limit { .. } => {}
         }
-        if let Some(Grouping { keys, calls }) = &mut self.grouping {
+        if let Some(Grouping { keys, calls, .. }) = &mut self.grouping {
             for call in calls {
                 fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
             }
@@ -174,8 +174,12 @@ impl Query {
             return None;
         }
         let ordered = |key: &SortKey| {
-            let SortKey { column, descending, nulls_first } = *key;
-            Some(OrderColumn { key: self.output.get(column)?.clone(), descending, nulls_first })
+            Some(OrderColumn {
+                key: self.output.get(key.column)?.clone(),
+                descending: key.descending,
+                nulls_first: key.nulls_first,
+                order: key.order.clone(),
+            })
         };
         self.order.iter().map(ordered).collect()
     }
@@ -240,7 +244,7 @@ impl Query {
             expr.mark_whole(used);
         };
         match &self.grouping {
-            Some(Grouping { keys, calls }) => {
+            Some(Grouping { keys, calls, .. }) => {
                 keys.iter().for_each(&mut mark);
                 calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter)).for_each(mark);
             }

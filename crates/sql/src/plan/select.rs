@@ -4,19 +4,21 @@ use super::aggregate::{AggregateCall, over_groups};
 use super::expr::Expr;
 use super::from::{FromItem, bind_from};
 use super::locks::Locking;
-use super::lower::lower_output;
+use super::lower::{is_reg, lower, shown, value_order};
+use super::order::ValueOrder;
 use super::planner::Planner;
 use super::query::Query;
 use super::tree::{Grouping, Node, SelectPlan, SortKey};
 use crate::analyze::{
-    self, AggregateArgs, Context, Scope, ScopeColumn, Typed, coerce, coerce_all, column_name,
-    ident_name, type_name,
+    self, AggregateArgs, Context, Scope, ScopeColumn, Typed, assign_key_collations, coerce,
+    coerce_all, column_name, common_collation, ident_name, type_name,
 };
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::nodes::{self, type_of, typmod_of};
+use forebay_engine::nodes::{self, collation_of, type_of, typmod_of};
 use forebay_types::{Datum, SqlType, oids};
 use sqlparser::ast::{self, Spanned};
+use std::sync::Arc;
 
 /// What becomes of columns of a query whose type is unknown: literals and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,27 @@ pub(super) enum Unknowns {
 impl Planner<'_> {
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
+        let plan = self.subquery(query)?;
+        self.shown(plan)
+    }
+
+    /// Plans a query whose rows go on to another one.
+    pub fn subquery(&mut self, query: &ast::Query) -> Result<SelectPlan> {
         self.analyzed(query, Unknowns::Text)?.fold(self.catalog)?.plan(self.catalog)
+    }
+
+    /// The plan of what a client sees: of columns whose values are OIDs of rows, the text.
+    fn shown(&mut self, plan: SelectPlan) -> Result<SelectPlan> {
+        let SelectPlan { root, columns } = plan;
+        if !columns.iter().any(|column| is_reg(column.type_oid())) {
+            return Ok(SelectPlan { root, columns });
+        }
+        let mut output = Vec::with_capacity(columns.len());
+        for (n, column) in columns.iter().enumerate() {
+            output.push(shown(Expr::Column(n), column.type_oid(), self.catalog)?);
+        }
+        let input = Box::new(Arc::unwrap_or_clone(root));
+        Ok(SelectPlan { root: Arc::new(Node::Project { input, output }), columns })
     }
 
     /// Analyzes a query.
@@ -181,6 +203,7 @@ impl Planner<'_> {
         let (output, visible) = self.lowered(items, &scope)?;
         let (grouping, having, output) = if grouped {
             let (mut lowered, mut calls) = (Vec::new(), Vec::new());
+            let types = keys.iter().map(|key| SqlType::of(type_of(key))).collect();
             for key in keys {
                 lowered.push(self.lower(&Typed::new(key, 0), &scope)?);
             }
@@ -190,7 +213,7 @@ impl Planner<'_> {
             let over = |e: Expr| over_groups(e, &lowered, &scope, &aggregates.bare_columns);
             let output = output.into_iter().map(&over).collect::<Result<_>>()?;
             let having = having.map(over).transpose()?;
-            (Some(Grouping { keys: lowered, calls }), having, output)
+            (Some(Grouping { keys: lowered, types, calls }), having, output)
         } else {
             (None, None, output)
         };
@@ -206,11 +229,13 @@ impl Planner<'_> {
         scope: &Scope,
     ) -> Result<(Vec<Expr>, Vec<Option<ColumnDesc>>)> {
         let (mut output, mut columns) = (Vec::new(), Vec::new());
-        for item in items {
-            self.check_collations(&item.expr)?;
-            let lowered = lower_output(&item.expr, scope, self.catalog);
-            output.push(lowered.map_err(|e| e.at(item.position))?);
-            columns.push(item.column);
+        for OutputItem { expr, position, mut column } in items {
+            let expr = self.collated(expr)?;
+            output.push(lower(&expr, scope, self.catalog).map_err(|e| e.at(position))?);
+            if let Some(column) = &mut column {
+                column.collation = collation_of(&expr);
+            }
+            columns.push(column);
         }
         Ok((output, columns))
     }
@@ -239,8 +264,13 @@ impl Planner<'_> {
     ) -> Result<(Vec<Expr>, Vec<ColumnDesc>)> {
         let mut items = self.select_list(items, scope, "RETURNING", None)?;
         items.iter_mut().try_for_each(|item| self.settle_item(item))?;
-        let (output, columns) = self.lowered(items, scope)?;
-        Ok((output, columns.into_iter().flatten().collect()))
+        let (lowered, columns) = self.lowered(items, scope)?;
+        let columns: Vec<ColumnDesc> = columns.into_iter().flatten().collect();
+        let mut output = Vec::with_capacity(lowered.len());
+        for (value, column) in lowered.into_iter().zip(&columns) {
+            output.push(shown(value, column.type_oid(), self.catalog)?);
+        }
+        Ok((output, columns))
     }
 
     /// Output expressions with their columns.
@@ -339,6 +369,7 @@ impl Planner<'_> {
                 }
             };
             self.check_compared("GROUP BY", type_of(&key), position)?;
+            self.order_of(&key, position)?;
             if has_aggregate(&key) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
@@ -410,13 +441,14 @@ impl Planner<'_> {
                     }
                 }
             };
-            if let Some(item) = items.get_mut(column) {
-                self.settle_item(item)?;
-                let ty = type_of(&item.expr);
-                self.check_sortable(ty, position)?;
-            }
+            let item = items
+                .get_mut(column)
+                .ok_or_else(|| SqlError::new(state::INTERNAL_ERROR, "ORDER BY of no column"))?;
+            self.settle_item(item)?;
+            self.check_sortable(type_of(&item.expr), position)?;
+            let order = self.order_of(&item.expr, position)?;
             let nulls_first = options.nulls_first.unwrap_or(descending);
-            keys.push(SortKey { column, descending, nulls_first });
+            keys.push(SortKey { column, descending, nulls_first, order });
         }
         Ok(keys)
     }
@@ -460,11 +492,12 @@ impl Planner<'_> {
         for (i, column) in columns.into_iter().enumerate() {
             let places: Vec<u32> = column.iter().map(|value| value.position).collect();
             let names = self.catalog.names();
-            let (exprs, ty) = coerce_all(names, self.params, column, "VALUES")?;
+            let (mut exprs, ty) = coerce_all(names, self.params, column, "VALUES")?;
+            let collation = common_collation(names, &mut exprs, ty)?;
             let typmod = exprs.first().map_or(-1, typmod_of);
             let agrees = exprs.iter().all(|e| typmod_of(e) == typmod);
             let typmod = if agrees { typmod } else { -1 };
-            scope.push(format!("column{}", i + 1), SqlType::of(ty), typmod);
+            scope.push_collated(format!("column{}", i + 1), SqlType::of(ty), typmod, collation);
             rows.resize_with(exprs.len(), Vec::new);
             for ((row, e), at) in rows.iter_mut().zip(exprs).zip(places) {
                 row.push(self.lower(&Typed::new(e, at), &Scope::default())?);
@@ -513,6 +546,7 @@ impl OutputItem {
             attnum: column.attnum,
             ty: column.ty,
             typmod: column.typmod,
+            collation: column.collation,
         };
         let expr = column.var(usize::from(begin > 0)).into();
         OutputItem { expr, position: 0, column: Some(desc) }
@@ -536,7 +570,7 @@ impl OutputItem {
             }
             None => {
                 let (ty, typmod) = (SqlType::of(typed.ty()), typmod_of(&typed.expr));
-                let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty, typmod };
+                let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty, typmod, collation: 0 };
                 let Typed { expr, position } = typed;
                 OutputItem { expr, position, column: Some(desc) }
             }
@@ -556,6 +590,13 @@ fn has_aggregate(expr: &nodes::Expr) -> bool {
 }
 
 impl Planner<'_> {
+    /// The order of an expression's values.
+    fn order_of(&mut self, expr: &nodes::Expr, position: u32) -> Result<ValueOrder> {
+        let mut expr = self.collated(expr.clone())?;
+        assign_key_collations(self.catalog.names(), &mut expr).map_err(|e| e.at(position))?;
+        value_order(self.catalog, type_of(&expr), collation_of(&expr))
+    }
+
     /// Refuses a type whose values have no order.
     fn check_sortable(&mut self, ty: u32, position: u32) -> Result<()> {
         if analyze::is_ordered(self.catalog.names(), ty)? {

@@ -9,8 +9,10 @@ use super::expr::{Comparison, Expr, conjuncts};
 use super::index_read::column_of;
 use super::size::whole_rows;
 use super::tid::is_fixed;
+use forebay_collation::Collation;
 use forebay_engine::{ColumnStatistics, EntrySource, Table, TableIndex};
 use forebay_types::{Datum, oids};
+use std::sync::Arc;
 
 /// Different values of a column.
 pub(super) const DISTINCT: f64 = 200.0;
@@ -40,23 +42,26 @@ struct Compared<'e> {
     column: usize,
     comparison: Comparison,
     value: &'e Expr,
+    collation: Option<&'e Collation>,
 }
 
 impl<'e> Compared<'e> {
     fn of(condition: &'e Expr) -> Option<Compared<'e>> {
-        let Expr::Compare(comparison, pair) = condition else { return None };
+        let (comparison, pair, collation) = match condition {
+            Expr::Compare(comparison, pair) => (*comparison, pair, None),
+            Expr::Collated(comparison, collation, pair) => (*comparison, pair, Some(&**collation)),
+            _ => return None,
+        };
         let (a, b) = &**pair;
+        let right = |column, value| Some(Compared { column, comparison, value, collation });
+        let left = |column, value| {
+            Some(Compared { column, comparison: comparison.exchanged(), value, collation })
+        };
         match (column_of(a), column_of(b)) {
-            (Some(column), _) if is_fixed(b) => {
-                Some(Compared { column, comparison: *comparison, value: b })
-            }
-            (_, Some(column)) if is_fixed(a) => {
-                Some(Compared { column, comparison: comparison.exchanged(), value: a })
-            }
-            (Some(column), _) => Some(Compared { column, comparison: *comparison, value: b }),
-            (None, Some(column)) => {
-                Some(Compared { column, comparison: comparison.exchanged(), value: a })
-            }
+            (Some(column), _) if is_fixed(b) => right(column, b),
+            (_, Some(column)) if is_fixed(a) => left(column, a),
+            (Some(column), _) => right(column, b),
+            (None, Some(column)) => left(column, a),
             (None, None) => None,
         }
     }
@@ -144,10 +149,10 @@ impl Distribution<'_> {
 
     /// The part of the rows in which a column is less or greater than a value. None: not known.
     fn inequality(&self, compared: &Compared<'_>) -> Option<f64> {
-        let Compared { column, comparison, value } = *compared;
+        let Compared { column, comparison, value, collation } = *compared;
         let Expr::Const(value) = value else { return None };
         let stats = self.statistics(column)?;
-        let values = ColumnValues::of(self.table, column, stats);
+        let values = ColumnValues::of(self.table, column, stats).collated(collation);
         let frequencies: f64 = stats.common.iter().map(|(_, part)| f64::from(*part)).sum();
         let common = values.common_part(comparison, value)?;
         let others = self.distinct(column) - stats.common.len() as f64;
@@ -203,13 +208,15 @@ impl Distribution<'_> {
     /// The part of the rows for which a condition holds.
     fn one(&self, condition: &Expr) -> f64 {
         let part = match condition {
-            Expr::Compare(comparison, _) => match (comparison, Compared::of(condition)) {
-                (Comparison::Eq, None) => 1.0 / DISTINCT,
-                (Comparison::Ne, None) => 1.0 - 1.0 / DISTINCT,
-                (Comparison::Eq, Some(of)) => self.equal(of.column, of.value),
-                (Comparison::Ne, Some(of)) => self.unequal(of.column, of.value),
-                _ => INEQUALITY,
-            },
+            Expr::Compare(comparison, _) | Expr::Collated(comparison, ..) => {
+                match (comparison, Compared::of(condition)) {
+                    (Comparison::Eq, None) => 1.0 / DISTINCT,
+                    (Comparison::Ne, None) => 1.0 - 1.0 / DISTINCT,
+                    (Comparison::Eq, Some(of)) => self.equal(of.column, of.value),
+                    (Comparison::Ne, Some(of)) => self.unequal(of.column, of.value),
+                    _ => INEQUALITY,
+                }
+            }
             Expr::InList { expr, list, negated, .. } => {
                 self.in_list(column_of(expr), list, *negated)
             }
@@ -218,9 +225,12 @@ impl Distribution<'_> {
                 let unknown = vec![(**array).clone(); UNKNOWN_ELEMENTS];
                 self.in_list(column_of(expr), &unknown, *negated)
             }
-            Expr::CompareRows(comparison, pairs) => {
-                let first = pairs.first().expect("rows have columns").clone();
-                let compared = Expr::Compare(*comparison, Box::new(first));
+            Expr::CompareRows(comparison, pairs, collations) => {
+                let first = Box::new(pairs.first().expect("rows have columns").clone());
+                let compared = match collations.first() {
+                    Some(Some(by)) => Expr::Collated(*comparison, Arc::clone(by), first),
+                    _ => Expr::Compare(*comparison, first),
+                };
                 self.all(&[&compared])
             }
             Expr::IsNull(e) => self.is_null(e),

@@ -2,17 +2,18 @@
 
 use super::planner::Planner;
 use super::stored::{any, changes};
-use crate::analyze::{ParamTypes, Scope, assign_collations, figured_name, start, type_name};
+use crate::analyze::{ParamTypes, Scope, assign_collations, figured_name, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::nodes::{Expr, collation_of, type_of, typmod_of};
 use forebay_engine::{IndexExpression, StoredExpr};
+use forebay_types::Oid;
 use sqlparser::ast;
 
 /// What an expression that was given as a key is.
 #[derive(Clone, Debug)]
 pub enum AnalyzedKey {
-    /// A column after all, by its number.
-    Column(i16),
+    /// A column after all, by its number; with its collation.
+    Column { number: i16, collation: Oid },
     /// An expression.
     Expression(IndexExpression),
 }
@@ -20,7 +21,6 @@ pub enum AnalyzedKey {
 impl Planner<'_> {
     /// An expression that is to be a key of an index.
     pub fn index_key(&mut self, e: &ast::Expr, scope: &Scope) -> Result<AnalyzedKey> {
-        let position = self.source.position(start(e));
         let mut params = ParamTypes::default();
         let mut planner =
             Planner { source: self.source, catalog: &mut *self.catalog, params: &mut params };
@@ -37,10 +37,7 @@ impl Planner<'_> {
         check_columns(&expr)?;
         if let Expr::Var(var) = &expr {
             let number = i16::try_from(var.varattno).unwrap_or(0);
-            if collation != var.varcollid {
-                return Err(SqlError::unsupported("COLLATE in an index").at(position));
-            }
-            return Ok(AnalyzedKey::Column(number));
+            return Ok(AnalyzedKey::Column { number, collation });
         }
         if changes(names, &expr)? {
             let message = "functions in index expression must be marked IMMUTABLE";
@@ -52,11 +49,6 @@ impl Planner<'_> {
             let name = type_name(names, type_oid)?;
             let message = format!("column \"expr\" has pseudo-type {name}");
             return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
-        }
-        if ty.collation != 0 && collation == 0 {
-            let message = "could not determine which collation to use for index expression";
-            let hint = "Use the COLLATE clause to set the collation explicitly.";
-            return Err(SqlError::new("42P22", message).hint(hint));
         }
         let name = figured_name(names, e);
         let expr = StoredExpr::new(&expr);

@@ -19,6 +19,7 @@
 
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Comparison, Expr};
+use super::order::ValueOrder;
 use super::rowsets::RowFunction;
 use crate::column::ColumnDesc;
 use crate::views::View;
@@ -385,12 +386,14 @@ impl ConflictUpdate {
 pub struct Grouping {
     /// The keys over input rows; none: one group.
     pub keys: Vec<Expr>,
+    /// Their types.
+    pub types: Vec<SqlType>,
     /// The aggregates over input rows.
     pub calls: Vec<AggregateCall>,
 }
 
 /// A key of ORDER BY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
     /// Index into the row.
     pub column: usize,
@@ -398,6 +401,8 @@ pub struct SortKey {
     pub descending: bool,
     /// NULLS FIRST.
     pub nulls_first: bool,
+    /// The order of its values.
+    pub order: ValueOrder,
 }
 
 impl Node {
@@ -470,7 +475,7 @@ impl Node {
 
     /// The table whose rows are counted, and nothing else is done with them.
     pub fn counted_table(&self) -> Option<&Arc<Table>> {
-        let Node::Aggregate { input, grouping: Grouping { keys, calls } } = self else {
+        let Node::Aggregate { input, grouping: Grouping { keys, calls, .. } } = self else {
             return None;
         };
         let counts = |c: &AggregateCall| c.kind == AggregateKind::CountStar && c.filter.is_none();

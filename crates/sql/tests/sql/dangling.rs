@@ -27,7 +27,12 @@ fn refused(fixture: &mut Fixture, statement: &str) -> String {
 fn who_drops_and_who_refers_wait_for_each_other() {
     let mut fixture = open_made(|dir| {
         std::fs::create_dir(dir).expect("directory");
-        let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: true };
+        let options = InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: true,
+            ..InitOptions::default()
+        };
         Engine::init(dir, &options).expect("init");
     });
     fixture.rows("create role r; create role s; create role m");

@@ -16,7 +16,12 @@ struct Scratch {
 impl Scratch {
     fn new() -> Scratch {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-        let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+        let options = InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        };
         Engine::init(dir.path(), &options).expect("init");
         let config = EngineConfig {
             io_method: IoMethod::Sync,

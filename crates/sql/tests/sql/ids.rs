@@ -11,7 +11,12 @@ use forebay_testkit::io;
 #[test]
 fn a_client_is_warned_until_ids_are_refused_and_vacuum_ends_that() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+    let options = InitOptions {
+        wal_segment_size: 1 << 20,
+        sync: false,
+        templates: false,
+        ..InitOptions::default()
+    };
     // The fourth id is the first one that is refused.
     let stop = 3 + (u32::MAX >> 1) - 3_000_000;
     let ids = FirstIds { xid: FullXid::new(0, stop - 3), ..FirstIds::default() };

@@ -8,6 +8,10 @@
 //!   both extensions; and what Forebay adds
 //! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
 //!   from PostgreSQL 18; and what portals and other sessions make of them
+//! - [`collated_clusters`]: Clusters of PostgreSQL 18 by libc, ICU and the builtin provider, in
+//!   turns with PostgreSQL
+//! - [`collations`]: Collations in statements, blanks of character(n) and OIDs of rows out of
+//!   subqueries, against answers recorded from PostgreSQL 18
 //! - [`computed_indexes`]: Indexes on expressions and partial ones, against answers recorded from
 //!   PostgreSQL 18; and that their entries follow all changes of rows
 //! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
@@ -65,6 +69,8 @@ mod analyze;
 mod bitmaps;
 mod buffers;
 mod changes;
+mod collated_clusters;
+mod collations;
 mod computed_indexes;
 mod conflicts;
 mod counters;

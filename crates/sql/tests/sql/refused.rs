@@ -67,10 +67,6 @@ fn unsupported_definitions_are_named() {
             "this form of ALTER TABLE ... ALTER COLUMN is not supported",
         ),
         (
-            "alter table t alter a type text collate \"C\"",
-            "ALTER COLUMN ... TYPE ... COLLATE is not supported",
-        ),
-        (
             "create table t (a int, foreign key (a, period b) references u)",
             "a FOREIGN KEY constraint with PERIOD is not supported",
         ),
@@ -85,19 +81,6 @@ fn check_refused(query: &str, message: &str) {
     let got = support::run(&mut conn, query);
     let first = got.iter().find(|l| l.starts_with('!')).cloned().unwrap_or_default();
     assert_eq!(first, format!("! ERROR 0A000 {message}"), "{query}");
-}
-
-/// The output of a subquery is the relation's name, not its OID.
-#[test]
-fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
-    let from = "from (select '1'::regclass as c) s";
-    let query = format!("select pg_table_size(c) {from}");
-    let got = support::run(&mut support::without_tables(), &query);
-    let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
-    assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
-    let compared = format!("select 1 {from} where c = 1");
-    let got = support::run(&mut support::without_tables(), &compared);
-    assert!(got.iter().any(|line| line.starts_with("! ERROR")), "{compared}: {got:?}");
 }
 
 #[test]

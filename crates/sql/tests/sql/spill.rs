@@ -66,7 +66,12 @@ struct Fixture {
 impl Fixture {
     fn init() -> TempDir {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-        let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+        let options = InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        };
         Engine::init(dir.path(), &options).expect("init");
         dir
     }

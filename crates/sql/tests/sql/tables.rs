@@ -9,7 +9,12 @@ use forebay_sql::Connection;
 #[test]
 fn answers_as_postgresql_does() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+    let options = InitOptions {
+        wal_segment_size: 1 << 20,
+        sync: false,
+        templates: false,
+        ..InitOptions::default()
+    };
     Engine::init(dir.path(), &options).expect("init");
     let config =
         EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };

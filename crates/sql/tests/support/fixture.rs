@@ -25,7 +25,12 @@ pub fn open(direct: &str) -> Fixture {
 /// The same, with this method of I/O.
 pub fn open_with(method: IoMethod, direct: &str) -> Fixture {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
+    let options = InitOptions {
+        wal_segment_size: 1 << 20,
+        sync: false,
+        templates: false,
+        ..InitOptions::default()
+    };
     Engine::init(dir.path(), &options).expect("init");
     start(dir, method, direct.to_owned())
 }

@@ -11,6 +11,7 @@ use crate::numeric::Numeric;
 use crate::output::to_text_as;
 use crate::sqltype::SqlType;
 use crate::style::{DateFormat, TextStyle};
+use crate::text_order::by_bytes;
 
 /// The number of an element, counted from the end if negative.
 fn index(len: usize, n: i32) -> Option<usize> {
@@ -180,7 +181,7 @@ fn wrong(message: &str) -> ValueError {
 }
 
 fn equal(a: &Json, b: &Json) -> bool {
-    a.order(b).is_eq()
+    a.order(b, &by_bytes).is_eq()
 }
 
 fn within(a: &Json, b: &Json) -> bool {

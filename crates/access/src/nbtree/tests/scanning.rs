@@ -111,7 +111,7 @@ fn scans_of_numbers() {
     for (descending, nulls_first) in [(false, false), (true, true), (false, true), (true, false)] {
         let mut random = Random(3);
         let mut shape = shape(&[oids::INT8]);
-        shape.keys[0] = KeyColumn { descending, nulls_first, ..shape.keys[0] };
+        shape.keys[0] = KeyColumn { descending, nulls_first, ..shape.keys[0].clone() };
         let rows = (0..3000).map(|n| match random.below(1500) {
             value if value % 10 == 0 => (vec![Datum::Null], tid(n)),
             value => (vec![Datum::Int8(i64::from(value))], tid(n)),

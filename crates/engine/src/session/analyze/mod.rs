@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use forebay_access::analyze_progress::{self as shown, Phase};
 use forebay_access::heap::{Author, Changer, Heap, Sample, SampleJob};
+use forebay_access::nbtree::KeyOrder;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::PG_STATISTIC;
 use forebay_catalog::{
@@ -60,6 +61,8 @@ struct Analyzed {
     index: usize,
     how: ColumnTarget,
     target: usize,
+    /// How its values are ordered. None: they have no order, or one that is not known.
+    order: Option<KeyOrder>,
 }
 
 impl Session {
@@ -215,14 +218,20 @@ impl Session {
             Some(names) => named_columns(table, names)?,
         };
         let default = self.settings.statistics_target;
-        let analyzed = chosen.into_iter().map(|index| {
-            let how = targets[index];
+        let mut analyzed = Vec::with_capacity(chosen.len());
+        for index in chosen {
+            let (how, column) = (targets[index], &table.columns[index]);
+            let order = match how.is_ordered() {
+                true => reader.order_of(column)?,
+                false => None,
+            };
             let target = how.target.map_or(Some(default), |own| usize::try_from(own).ok());
-            Analyzed { index, how, target: target.unwrap_or(default) }
-        });
+            analyzed.push(Analyzed { index, how, target: target.unwrap_or(default), order });
+        }
         // What is generated when it is read is not stored.
         let is_stored = |column: &Analyzed| table.columns[column.index].generated != b'v';
-        Ok(analyzed.filter(|column| column.target > 0 && is_stored(column)).collect())
+        analyzed.retain(|column| column.target > 0 && is_stored(column));
+        Ok(analyzed)
     }
 
     /// Samples a table.
@@ -352,7 +361,7 @@ fn column_statistics(
     sample: &Sample,
     total: f64,
 ) -> Result<Option<ColumnStatistics>, EngineError> {
-    let values = ColumnValues::read(table, of.index, of.how.is_ordered(), sample)?;
+    let values = ColumnValues::read(table, of.index, of.order.as_ref(), sample)?;
     let mut target = of.target;
     loop {
         let found = statistics(&values, target, total);

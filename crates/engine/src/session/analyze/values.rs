@@ -45,16 +45,15 @@ struct Stored<'t> {
 }
 
 impl ColumnValues {
-    /// Reads the values of a column, and sorts them if the type has an order.
+    /// Reads the values of a column, and sorts them if they have an order.
     pub(super) fn read(
         table: &Table,
         index: usize,
-        ordered: bool,
+        order: Option<&KeyOrder>,
         sample: &Sample,
     ) -> Result<ColumnValues, EngineError> {
         let lost = || EngineError::internal("a column is gone");
         let column = table.columns.get(index).ok_or_else(lost)?;
-        let order = KeyOrder::of_type(column.type_oid).filter(|_| ordered);
         let mut values = ColumnValues { rows: sample.rows.len(), ..ColumnValues::default() };
         let (mut found, mut size) = (Vec::new(), 0_usize);
         for row in &sample.rows {
@@ -90,7 +89,7 @@ impl ColumnValues {
         Ok(values)
     }
 
-    fn sort(&mut self, mut values: Vec<(usize, Vec<u8>)>, order: KeyOrder) {
+    fn sort(&mut self, mut values: Vec<(usize, Vec<u8>)>, order: &KeyOrder) {
         let compare = |a: &[u8], b: &[u8]| order.compare(a, b).expect("comparable with themselves");
         values.sort_by(|(m, a), (n, b)| compare(a, b).then(m.cmp(n)));
         for (at, (_, value)) in values.iter().enumerate() {

@@ -186,8 +186,7 @@ fn whole_index<'d>(
             0 => KeySource::Expr(expressions.next().ok_or_else(lost)?),
             number => {
                 let column = table.columns.iter().find(|column| column.attnum == *number);
-                let ty = column.ok_or_else(lost)?.type_oid;
-                let collation = forebay_types::type_info(ty).map_or(0, |info| info.collation);
+                let Column { type_oid: ty, collation, .. } = *column.ok_or_else(lost)?;
                 KeySource::Column { attno: *number, ty, collation }
             }
         };

@@ -29,7 +29,10 @@ pub(super) const TABLE: Area = &[
         shown(args, |oid| Ok(host.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (4194, |_, args, host| {
-        shown(args, |oid| Ok(host.look_up(CollationByOid(oid))?.map(|row| row.name.to_string())))
+        shown(args, |oid| {
+            let row = host.look_up(CollationByOid(oid))?;
+            Ok(row.map(|row| forebay_engine::quoted(&row.name).into_owned()))
+        })
     }),
     (2218, |_, args, host| regclass_of_text(text(args, 0)?, host)),
     (1079, |_, args, host| regclass_of_text(text(args, 0)?, host)),
@@ -45,10 +48,6 @@ fn shown<'a>(
     args: &[Datum<'a>],
     name: impl FnOnce(u32) -> Result<Option<String>>,
 ) -> Result<Datum<'a>> {
-    // The output of a subquery is a name already.
-    if let Some(name @ Datum::Text(_)) = args.first() {
-        return Ok(name.clone());
-    }
     let oid = oid(args, 0)?;
     if oid == 0 {
         return Ok(Datum::text("-"));

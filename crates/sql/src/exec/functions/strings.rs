@@ -1,4 +1,4 @@
-//! Functions of texts. Characters of other than ASCII have no case here: the collation is C.
+//! Functions of texts.
 
 use super::Area;
 use super::arguments::{int, int8, text};
@@ -17,8 +17,20 @@ pub(super) const TABLE: Area = &[
     (1372, |_, args, _| Ok(count(unpadded(args)?.chars().count()))),
     (1374, |_, args, _| Ok(count(text(args, 0)?.len()))), // octet_length
     (1375, |_, args, _| Ok(count(text(args, 0)?.len()))),
-    (870, |_, args, _| Ok(Datum::string(text(args, 0)?.to_ascii_lowercase()))),
-    (871, |_, args, _| Ok(Datum::string(text(args, 0)?.to_ascii_uppercase()))),
+    (870, |function, args, _| {
+        let text = text(args, 0)?;
+        Ok(Datum::string(match &function.collation {
+            Some(collation) => collation.lower(text),
+            None => text.to_ascii_lowercase(),
+        }))
+    }),
+    (871, |function, args, _| {
+        let text = text(args, 0)?;
+        Ok(Datum::string(match &function.collation {
+            Some(collation) => collation.upper(text),
+            None => text.to_ascii_uppercase(),
+        }))
+    }),
     (885, |_, args, _| Ok(owned(text(args, 0)?.trim_matches(' ')))), // btrim
     (881, |_, args, _| Ok(owned(text(args, 0)?.trim_start_matches(' ')))), // ltrim
     (882, |_, args, _| Ok(owned(text(args, 0)?.trim_end_matches(' ')))), // rtrim
@@ -55,7 +67,15 @@ pub(super) const TABLE: Area = &[
     (2088, |_, args, _| Ok(owned(f::split_part(text(args, 0)?, text(args, 1)?, int(args, 2)?)?))),
     (1620, |_, args, _| Ok(Datum::Int4(f::ascii(text(args, 0)?)))),
     (1621, |_, args, _| Ok(Datum::string(f::chr(int(args, 0)?)?))),
-    (872, |_, args, _| Ok(Datum::string(f::initcap_c(text(args, 0)?)))),
+    (872, |function, args, _| {
+        let text = text(args, 0)?;
+        let changed = match &function.collation {
+            Some(collation) => collation.initcap(text),
+            None => Some(f::initcap_c(text)),
+        };
+        let refused = || SqlError::unsupported("initcap() in this collation");
+        changed.map(Datum::string).ok_or_else(refused)
+    }),
     (1404, |_, args, _| {
         let (part, at) = (text(args, 1)?, int(args, 2)?);
         Ok(Datum::string(f::overlay(text(args, 0)?, part, at, Some(int(args, 3)?))?))

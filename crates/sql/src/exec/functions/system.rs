@@ -29,6 +29,16 @@ pub(super) const TABLE: Area = &[
     (2288, |_, args, _| Ok(size_pretty(args))),
     (2626, |_, args, host| sleep(args, host)),
     (2621, |_, _, host| Ok(Datum::Bool(host.settings.reload_server()))),
+    (3448, |_, args, host| {
+        let oid = oid(args, 0)?;
+        let version = host.call(|session| session.collation_version(oid))?;
+        Ok(version.map_or(Datum::Null, Datum::string))
+    }),
+    (6249, |_, args, host| {
+        let oid = oid(args, 0)?;
+        let version = host.call(|session| session.database_collation_version(oid))?;
+        Ok(version.map_or(Datum::Null, Datum::string))
+    }),
     (3775, |_, args, host| crate::exec::views::reset(args, host)),
 ];
 

@@ -18,7 +18,7 @@ use super::row::OwnedRow;
 use super::spill;
 use crate::error::Result;
 use crate::plan::{AggregateCall, Grouping};
-use forebay_types::{Datum, pack_key};
+use forebay_types::{Datum, pack_key_as};
 use overflow::{Overflow, Waiting};
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ pub(super) struct Groups {
 }
 
 fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
-    calls.iter().map(|c| Accumulator::new(c.kind)).collect()
+    calls.iter().map(Accumulator::new).collect()
 }
 
 impl Groups {
@@ -158,8 +158,8 @@ impl Groups {
             return Ok(Some(0));
         }
         self.key.clear();
-        for value in keys {
-            pack_key(value, &mut self.key)?;
+        for (value, ty) in keys.iter().zip(&grouping.types) {
+            pack_key_as(value, *ty, &mut self.key)?;
         }
         if let Some(at) = self.index.get(&self.key) {
             return Ok(Some(*at));
@@ -248,7 +248,7 @@ impl GroupRows {
 impl Beyond {
     /// Columns of a row in a file.
     fn columns(self, grouping: &Grouping) -> usize {
-        let states = || grouping.calls.iter().map(|call| Accumulator::columns(call.kind)).sum();
+        let states = || grouping.calls.iter().map(Accumulator::columns).sum();
         let of_calls = if self == Beyond::Inputs { grouping.calls.len() } else { states() };
         grouping.keys.len() + of_calls
     }
@@ -256,7 +256,7 @@ impl Beyond {
 
 /// The state of an aggregate after one row with this input.
 fn state_of(call: &AggregateCall, input: Datum<'_>) -> Result<Accumulator> {
-    let mut state = Accumulator::new(call.kind);
+    let mut state = Accumulator::new(call);
     if !input.is_null() {
         state.add(input)?;
     }

@@ -17,7 +17,7 @@ use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
 use forebay_engine::{Merge, Runs};
-use forebay_types::{Datum, compare};
+use forebay_types::Datum;
 use rows::{SortedRows, order};
 use std::cmp::Ordering;
 use std::mem::discriminant;
@@ -85,9 +85,9 @@ impl Sorter {
             match sample {
                 _ if value.is_null() => {}
                 Some(sample) if discriminant(sample) == discriminant(value) => {}
-                Some(sample) => compare(sample, value).map(drop)?,
+                Some(sample) => key.order.compare(sample, value).map(drop)?,
                 None => {
-                    compare(value, value)?;
+                    key.order.compare(value, value)?;
                     *sample = Some(value.clone());
                 }
             }

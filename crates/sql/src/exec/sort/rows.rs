@@ -6,7 +6,7 @@ use crate::exec::row::OwnedRow;
 use crate::exec::spill;
 use crate::plan::SortKey;
 use forebay_engine::{RunHost, RunItems, StorageError, TempOptions, TempReader, TempWriter};
-use forebay_types::{Datum, compare};
+use forebay_types::Datum;
 use std::cmp::Ordering;
 
 /// Rows by sort keys.
@@ -72,8 +72,8 @@ pub(super) fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Resul
             (true, false) => Ordering::Greater,
             (false, true) if key.nulls_first => Ordering::Greater,
             (false, true) => Ordering::Less,
-            (false, false) if key.descending => compare(b, a)?,
-            (false, false) => compare(a, b)?,
+            (false, false) if key.descending => key.order.compare(b, a)?,
+            (false, false) => key.order.compare(a, b)?,
         };
         if order != Ordering::Equal {
             return Ok(order);

@@ -2,10 +2,11 @@
 
 use super::super::aggregate::{AggregateCall, AggregateKind};
 use super::super::catalog::Catalog;
-use super::{Columns, cast_if_needed, lower};
-use crate::analyze::{Aggregated, type_name};
+use super::super::order::ValueOrder;
+use super::{Columns, cast_if_needed, lower, value_order};
+use crate::analyze::{Aggregated, assign_collations, type_name};
 use crate::error::{Result, SqlError};
-use forebay_engine::nodes::type_of;
+use forebay_engine::nodes::{collation_of, type_of};
 use forebay_types::{Oid, SqlType, oids};
 
 /// min and max, of all types whose values are compared.
@@ -55,15 +56,30 @@ impl AggregateCall {
             return Err(SqlError::unsupported(what));
         };
         let mut arg = None;
-        if let Some(given) = call.args.first() {
+        let mut args = call.args.clone();
+        for arg in &mut args {
+            assign_collations(catalog.names(), arg)?;
+        }
+        if let Some(given) = args.first() {
             let value = lower(given, columns, catalog)?;
             arg = Some(match kind {
                 AggregateKind::AvgFloat => cast_if_needed(value, type_of(given), oids::FLOAT8),
                 _ => value,
             });
         }
-        let filter = call.filter.as_ref().map(|e| lower(e, columns, catalog)).transpose()?;
+        let filter = match call.filter.clone() {
+            Some(mut filter) => {
+                assign_collations(catalog.names(), &mut filter)?;
+                Some(lower(&filter, columns, catalog)?)
+            }
+            None => None,
+        };
         let result = SqlType::of(call.result);
-        Ok(AggregateCall { kind, arg, filter, result })
+        let of = args.first().filter(|_| matches!(kind, AggregateKind::Min | AggregateKind::Max));
+        let order = match of {
+            Some(arg) => value_order(catalog, type_of(arg), collation_of(arg))?,
+            None => ValueOrder::new(result, None),
+        };
+        Ok(AggregateCall { kind, arg, filter, result, order })
     }
 }

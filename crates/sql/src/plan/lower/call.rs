@@ -1,11 +1,12 @@
 //! Functions and operators: forms of their own, or calls of the functions' table.
 
 use super::super::expr::Builtin;
-use super::super::expr::{Expr, Function};
+use super::super::expr::{Comparison, Expr, Function};
 use super::fast::{Fast, form};
 use super::{Lowering, cast_if_needed};
 use crate::analyze::type_name;
 use crate::error::{Result, SqlError, state};
+use forebay_collation::Collation;
 use forebay_engine::nodes::{self, FuncExpr, NullIfExpr, OpExpr, type_of};
 use forebay_types::{Datum, Oid, SqlType, oids};
 use smallvec::SmallVec;
@@ -31,7 +32,7 @@ impl Lowering<'_> {
             return Ok(Expr::Const(Datum::Oid(types.first().copied().unwrap_or(oids::UNKNOWN))));
         }
         if let Some(fast) = form(node.funcid) {
-            return self.fast(fast, &node.args, node.funcresulttype);
+            return self.fast(fast, &node.args, (node.funcresulttype, node.inputcollid));
         }
         let Some(builtin) = self.catalog.builtin(node.funcid) else {
             let name = self.catalog.names().proc(node.funcid)?.name.to_string();
@@ -43,20 +44,22 @@ impl Lowering<'_> {
             return Err(SqlError::unsupported(what));
         };
         let args = self.all(&node.args)?;
-        self.made(builtin, node.funcid, (args, types), node.funcresulttype, node.funcvariadic)
+        let collation = self.collation_of_call(node.funcid, node.inputcollid)?;
+        let result = (node.funcresulttype, node.funcvariadic);
+        self.made(builtin, node.funcid, (args, types), result, collation)
     }
 
     #[inline(never)]
     pub(super) fn operator(&mut self, node: &OpExpr) -> Result<Expr> {
         if let Some(fast) = form(node.opfuncid) {
-            return self.fast(fast, &node.args, node.opresulttype);
+            return self.fast(fast, &node.args, (node.opresulttype, node.inputcollid));
         }
         let types = types_of(&node.args);
         let Some(builtin) = self.catalog.builtin(node.opfuncid) else {
             return Err(self.no_operator(node.opno, &types)?);
         };
         let args = self.all(&node.args)?;
-        self.made(builtin, node.opfuncid, (args, types), node.opresulttype, false)
+        self.made(builtin, node.opfuncid, (args, types), (node.opresulttype, false), None)
     }
 
     /// The refusal of an operator whose function there is not.
@@ -80,7 +83,7 @@ impl Lowering<'_> {
         types: &[Oid],
     ) -> Result<Expr> {
         let result = self.catalog.names().proc(function)?.result;
-        self.made(builtin, function, (args, Types::from_slice(types)), result, false)
+        self.made(builtin, function, (args, Types::from_slice(types)), (result, false), None)
     }
 
     #[inline(never)]
@@ -89,25 +92,49 @@ impl Lowering<'_> {
         builtin: Builtin,
         function: Oid,
         (args, types): (Vec<Expr>, Types),
-        result: Oid,
-        variadic: bool,
+        (result, variadic): (Oid, bool),
+        collation: Option<Arc<Collation>>,
     ) -> Result<Expr> {
         let row = self.catalog.names().proc(function)?;
-        let function = Function { row, builtin, args: types, result, variadic };
+        let function = Function { row, builtin, args: types, result, variadic, collation };
         Ok(Expr::Call(Arc::new(function), args))
     }
 
     /// A form of its own.
-    fn fast(&mut self, fast: Fast, args: &[nodes::Expr], result: Oid) -> Result<Expr> {
+    fn fast(
+        &mut self,
+        fast: Fast,
+        args: &[nodes::Expr],
+        (result, collation): (Oid, Oid),
+    ) -> Result<Expr> {
         if let Fast::Like { negated, ignore_case } = fast {
-            return self.like(args, negated, ignore_case);
+            let folded_by = ignore_case.then(|| self.folding(collation)).transpose()?;
+            self.check_like(collation)?;
+            return self.like(args, negated, folded_by);
         }
+        let order = match fast {
+            Fast::Compare(_, common) => self.order_of(common, collation)?,
+            _ => None,
+        };
         let lowered = self.all(args)?;
-        of_operands(fast, lowered, &types_of(args), result)
+        let made = of_operands(fast, lowered, &types_of(args), result)?;
+        Ok(match (made, order) {
+            (Expr::Compare(comparison, pair), Some(collation))
+                if !matches!(comparison, Comparison::Eq | Comparison::Ne) =>
+            {
+                Expr::Collated(comparison, collation, pair)
+            }
+            (made, _) => made,
+        })
     }
 
     #[inline(never)]
-    fn like(&mut self, args: &[nodes::Expr], negated: bool, ignore_case: bool) -> Result<Expr> {
+    fn like(
+        &mut self,
+        args: &[nodes::Expr],
+        negated: bool,
+        folded_by: Option<Arc<Collation>>,
+    ) -> Result<Expr> {
         let [text, pattern] = args else { return Err(wrong_arguments()) };
         let (pattern, escape) = match pattern {
             nodes::Expr::Func(call) if call.funcid == LIKE_ESCAPE => match call.args.as_slice() {
@@ -120,7 +147,7 @@ impl Lowering<'_> {
             pattern => (pattern, Some('\\')),
         };
         let operands = Box::new((self.lower(text)?, self.lower(pattern)?));
-        Ok(Expr::Like { operands, escape, negated, ignore_case })
+        Ok(Expr::Like { operands, escape, negated, folded_by })
     }
 
     /// Two operands cast to the type in which they are compared, or computed with.
@@ -139,11 +166,14 @@ impl Lowering<'_> {
     #[inline(never)]
     pub(super) fn equal_operands(
         &mut self,
-        function: Oid,
+        (function, collation): (Oid, Oid),
         args: &[nodes::Expr],
     ) -> Result<(Expr, Expr)> {
         match form(function) {
-            Some(Fast::Compare(_, common)) => self.compared(common, args),
+            Some(Fast::Compare(_, common)) => {
+                self.order_of(common, collation)?;
+                self.compared(common, args)
+            }
             _ => {
                 let name = self.catalog.names().proc(function)?.name.to_string();
                 Err(SqlError::unsupported(format!("a test by function {name}")))
@@ -154,13 +184,13 @@ impl Lowering<'_> {
     /// NULLIF: the first operand as it is, unless it is equal.
     #[inline(never)]
     pub(super) fn null_if(&mut self, node: &NullIfExpr) -> Result<Expr> {
-        let (a, b) = self.equal_operands(node.opfuncid, &node.args)?;
+        let (a, b) = self.equal_operands((node.opfuncid, node.inputcollid), &node.args)?;
         let Some(first) = node.args.first() else { return Err(wrong_arguments()) };
         let own = self.lower(first)?;
         if own == a {
             return Ok(Expr::NullIf(Box::new((a, b))));
         }
-        let equal = Expr::Compare(super::super::expr::Comparison::Eq, Box::new((a, b)));
+        let equal = Expr::Compare(Comparison::Eq, Box::new((a, b)));
         let whens = vec![(equal, Expr::Const(Datum::Null))];
         Ok(Expr::Case { whens, otherwise: Some(Box::new(own)) })
     }

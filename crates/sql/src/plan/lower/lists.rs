@@ -23,6 +23,7 @@ impl Lowering<'_> {
         let Some((negated, common)) = negated else {
             return self.general_test(node, (value, array), element);
         };
+        self.order_of(common, node.inputcollid)?;
         let expr = as_common(common, type_of(value), self.lower(value)?);
         let expr = Box::new(expr);
         // The elements may be taken for another type, such as text for varchar.
@@ -101,6 +102,7 @@ impl Lowering<'_> {
             CompareType::Ne => Comparison::Ne,
         };
         let mut pairs = Vec::with_capacity(node.opnos.len());
+        let mut collations = Vec::with_capacity(node.opnos.len());
         for ((operator, a), b) in node.opnos.iter().zip(&node.largs).zip(&node.rargs) {
             let row = self.catalog.names().operator(*operator)?;
             let types = [type_of(a), type_of(b)];
@@ -110,8 +112,10 @@ impl Lowering<'_> {
             let a = as_common(common, types[0], self.lower(a)?);
             let b = as_common(common, types[1], self.lower(b)?);
             pairs.push((a, b));
+            let collation = node.inputcollids.get(collations.len()).copied().unwrap_or(0);
+            collations.push(self.order_of(common, collation)?);
         }
-        Ok(Expr::CompareRows(comparison, pairs))
+        Ok(Expr::CompareRows(comparison, pairs, collations))
     }
 }
 

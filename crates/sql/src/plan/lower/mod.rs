@@ -2,13 +2,17 @@
 //!
 //! - `call.rs`: functions: forms of their own, or calls of the functions' table
 //! - `fast.rs`: which functions have forms of their own, by OID
+//! - `collated.rs`: which collation texts are compared by
 //! - `lists.rs`: ANY and ALL of arrays, comparisons of rows
 //! - `aggregates.rs`: which aggregates there are, by OID
 
 mod aggregates;
 mod call;
+mod collated;
 mod fast;
 mod lists;
+
+pub use collated::value_order;
 
 use super::catalog::Catalog;
 use super::expr::Expr;
@@ -85,14 +89,8 @@ pub fn lower(expr: &nodes::Expr, columns: &dyn Columns, catalog: &mut dyn Catalo
     Lowering { columns, catalog, tested, copied: 0 }.lower(expr)
 }
 
-/// The same for what a query returns: of types that are OIDs of rows it returns the text.
-pub fn lower_output(
-    expr: &nodes::Expr,
-    columns: &dyn Columns,
-    catalog: &mut dyn Catalog,
-) -> Result<Expr> {
-    let value = lower(expr, columns, catalog)?;
-    let ty = type_of(expr);
+/// What a client sees of a value: of types that are OIDs of rows, the text.
+pub fn shown(value: Expr, ty: Oid, catalog: &mut dyn Catalog) -> Result<Expr> {
     if !is_reg(ty) {
         return Ok(value);
     }
@@ -101,12 +99,12 @@ pub fn lower_output(
         let ty = type_name(catalog.names(), ty)?;
         return Err(SqlError::unsupported(format!("output of type {ty}")));
     };
-    let mut lowering = Lowering { columns, catalog, tested: Vec::new(), copied: 0 };
+    let mut lowering = Lowering { columns: &Flat, catalog, tested: Vec::new(), copied: 0 };
     lowering.call_of(builtin, output, vec![value], &[ty])
 }
 
 /// Whether a type's values are OIDs of rows, which it shows by their names.
-fn is_reg(ty: Oid) -> bool {
+pub fn is_reg(ty: Oid) -> bool {
     use oids::{
         REGCLASS, REGCOLLATION, REGNAMESPACE, REGOPER, REGOPERATOR, REGPROC, REGPROCEDURE, REGROLE,
         REGTYPE,
@@ -153,7 +151,9 @@ impl Lowering<'_> {
                 Expr::Param(number)
             }
             N::Distinct(node) => Expr::IsDistinct {
-                operands: Box::new(self.equal_operands(node.opfuncid, &node.args)?),
+                operands: Box::new(
+                    self.equal_operands((node.opfuncid, node.inputcollid), &node.args)?,
+                ),
                 negated: false,
             },
             N::NullIf(node) => self.null_if(node)?,
@@ -172,6 +172,7 @@ impl Lowering<'_> {
             N::MinMax(node) => Expr::Extreme {
                 list: self.all(&node.args)?,
                 greatest: node.op == MinMaxOp::Greatest,
+                order: self.value_order(node.minmaxtype, node.inputcollid)?,
             },
             N::SqlValue(node) => Expr::Value(node.op, node.typmod),
             N::NullTest(node) => self.null_test(node)?,

@@ -1,0 +1,238 @@
+//! Collations of a database: its own, and those of pg_collation.
+//!
+//! What the catalogs say of a collation is opened once; its version is compared with that of the
+//! provider's data here.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_access::nbtree::KeyOrder;
+use forebay_aio::sync::Mutex;
+use forebay_collation::{
+    Collation, CollationError, Definition, Provider, actual_version, version_agrees,
+};
+use forebay_types::Oid;
+
+use crate::cluster_rows::DatabaseRow;
+use crate::error::CatalogError;
+use crate::reader::Reader;
+use crate::schema::DEFAULT_COLLATION;
+use crate::syscache::{CollationByOid, CollationRow, Lookup};
+use crate::table::Column;
+
+/// pg_enc's number of UTF8.
+pub(crate) const UTF8: i32 = 6;
+
+/// More collations than this are not kept open.
+const MOST_OPEN: usize = 1000;
+
+/// What is kept open: provider, locale and LC_CTYPE.
+type Key = (Provider, Box<str>, Box<str>);
+
+/// A collation that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCollation {
+    /// How it compares.
+    pub collation: Arc<Collation>,
+    /// If the version that is recorded is not that of the provider's data.
+    pub mismatch: Option<VersionMismatch>,
+    /// Why indexes by it must be neither used nor changed.
+    pub unsafe_in_indexes: Option<String>,
+}
+
+/// Versions that differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionMismatch {
+    /// What the catalogs have.
+    pub recorded: String,
+    /// What the provider has.
+    pub actual: String,
+}
+
+/// The collations of a database that were opened.
+#[derive(Debug)]
+pub(crate) struct Collations {
+    default: OpenCollation,
+    open: Mutex<HashMap<Key, Arc<Collation>>>,
+}
+
+impl OpenCollation {
+    /// The order of bytes.
+    fn c() -> OpenCollation {
+        let collation = Arc::new(Collation::c());
+        OpenCollation { collation, mismatch: None, unsafe_in_indexes: None }
+    }
+}
+
+impl Collations {
+    /// Where there is no database, only the catalogs are read, whose texts are in collation C.
+    pub(crate) fn of_none() -> Collations {
+        Collations { default: OpenCollation::c(), open: Mutex::default() }
+    }
+
+    /// With the collation that a database has.
+    pub(crate) fn of_database(row: &DatabaseRow) -> Result<Collations, CatalogError> {
+        let definition = definition_of(row)?;
+        let collation = Arc::new(Collation::open(&definition).map_err(refusal)?);
+        let recorded = row.collation_version.as_deref();
+        let what = format!("database \"{}\"", row.name);
+        let default = checked(collation, (definition.provider, definition.locale), recorded, &what);
+        Ok(Collations { default, open: Mutex::default() })
+    }
+
+    /// Opens what a row of pg_collation describes.
+    pub(crate) fn open(&self, row: &CollationRow) -> Result<OpenCollation, CatalogError> {
+        let Some(provider) = Provider::of(row.provider) else {
+            return match row.provider {
+                b'd' => Ok(self.default.clone()),
+                other => {
+                    let (name, letter) = (&row.name, char::from(other));
+                    let message = format!("collation \"{name}\" has the provider \"{letter}\"");
+                    Err(CatalogError::corrupt(message))
+                }
+            };
+        };
+        let definition = definition(row, provider)?;
+        if !definition.deterministic {
+            let message = format!(
+                "collation \"{}\" is not supported: it is not deterministic",
+                definition.name
+            );
+            return Err(CatalogError::refused("0A000", message));
+        }
+        let key = (provider, definition.locale.into(), definition.ctype.into());
+        let known = match definition.rules {
+            None => self.open.lock().get(&key).cloned(),
+            Some(_) => None,
+        };
+        let collation = match known {
+            Some(known) => known,
+            None => {
+                let opened = Arc::new(Collation::open(&definition).map_err(refusal)?);
+                let mut open = self.open.lock();
+                if open.len() < MOST_OPEN {
+                    open.insert(key, Arc::clone(&opened));
+                }
+                opened
+            }
+        };
+        let what = format!("collation \"{}\"", row.name);
+        let locale = (provider, definition.locale);
+        Ok(checked(collation, locale, row.version.as_deref(), &what))
+    }
+}
+
+impl Reader<'_> {
+    /// A collation by its OID; 0 stands for the order of bytes.
+    pub fn open_collation(&mut self, oid: Oid) -> Result<OpenCollation, CatalogError> {
+        let collations = &self.database().collations;
+        match oid {
+            DEFAULT_COLLATION => return Ok(collations.default.clone()),
+            0 => return Ok(OpenCollation::c()),
+            _ => {}
+        }
+        let Some(row) = CollationByOid(oid).read(self)? else {
+            let message = format!("cache lookup failed for collation {oid}");
+            return Err(CatalogError::refused("XX000", message));
+        };
+        self.database().collations.open(&row)
+    }
+
+    /// How the values of a column are ordered. None: in no order, or in one that is not known.
+    pub fn order_of(&mut self, column: &Column) -> Result<Option<KeyOrder>, CatalogError> {
+        let collation = match self.open_collation(column.collation) {
+            Ok(open) => open.collation,
+            Err(CatalogError::Refused(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(KeyOrder::of_type_in(column.type_oid, &collation))
+    }
+
+    /// How an index orders texts by a collation; or why it must be left alone.
+    pub(crate) fn index_collation(
+        &mut self,
+        oid: Oid,
+    ) -> Result<Result<Arc<Collation>, String>, CatalogError> {
+        match self.open_collation(oid) {
+            Ok(OpenCollation { unsafe_in_indexes: Some(why), .. }) => Ok(Err(why)),
+            Ok(open) => Ok(Ok(open.collation)),
+            Err(CatalogError::Refused(refusal)) => Ok(Err(refusal.message)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl crate::database::Database {
+    /// The collation of the database.
+    pub fn default_collation(&self) -> &OpenCollation {
+        &self.collations.default
+    }
+
+    /// Opens what a row of pg_collation describes.
+    pub fn open_collation(&self, row: &CollationRow) -> Result<OpenCollation, CatalogError> {
+        self.collations.open(row)
+    }
+}
+
+fn checked(
+    collation: Arc<Collation>,
+    (provider, locale): (Provider, &str),
+    recorded: Option<&str>,
+    what: &str,
+) -> OpenCollation {
+    let agrees = version_agrees(provider, locale, recorded);
+    let actual = actual_version(provider, locale);
+    let mismatch = match (recorded, &actual) {
+        (Some(recorded), Some(actual)) if !agrees => {
+            Some(VersionMismatch { recorded: recorded.to_owned(), actual: actual.clone() })
+        }
+        _ => None,
+    };
+    // The order of ICU's data is compiled in, so an index of other data may be in another order.
+    let unsafe_in_indexes = (provider == Provider::Icu && !agrees).then(|| {
+        format!(
+            "{what} has ICU's version {}, and this server {}",
+            recorded.unwrap_or("unknown"),
+            actual.as_deref().unwrap_or("unknown")
+        )
+    });
+    OpenCollation { collation, mismatch, unsafe_in_indexes }
+}
+
+/// What the row of a database says of its collation.
+pub(crate) fn definition_of(row: &DatabaseRow) -> Result<Definition<'_>, CatalogError> {
+    let DatabaseRow { name, provider, collate, ctype, locale, icu_rules, .. } = row;
+    let provider = Provider::of(*provider).ok_or_else(|| {
+        let message = format!("database \"{name}\" has the provider \"{}\"", char::from(*provider));
+        CatalogError::corrupt(message)
+    })?;
+    let (locale, ctype) = match (provider, locale) {
+        (Provider::Libc, _) => (collate.as_str(), ctype.as_str()),
+        (_, Some(locale)) => (locale.as_str(), locale.as_str()),
+        (_, None) => {
+            let message = format!("database \"{name}\" has no locale");
+            return Err(CatalogError::corrupt(message));
+        }
+    };
+    let rules = icu_rules.as_deref();
+    Ok(Definition { name: "default", provider, locale, ctype, rules, deterministic: true })
+}
+
+/// What a row of pg_collation says.
+fn definition(row: &CollationRow, provider: Provider) -> Result<Definition<'_>, CatalogError> {
+    let (locale, ctype) = match provider {
+        Provider::Libc => (row.collate.as_deref(), row.ctype.as_deref()),
+        _ => (row.locale.as_deref(), row.locale.as_deref()),
+    };
+    let (Some(locale), Some(ctype)) = (locale, ctype) else {
+        let message = format!("collation \"{}\" has no locale", row.name);
+        return Err(CatalogError::corrupt(message));
+    };
+    let (name, rules, deterministic) = (&*row.name, row.rules.as_deref(), row.deterministic);
+    Ok(Definition { name, provider, locale, ctype, rules, deterministic })
+}
+
+pub(crate) fn refusal(error: CollationError) -> CatalogError {
+    CatalogError::refused(error.sqlstate(), error.to_string())
+}
