@@ -1,4 +1,4 @@
-//! Collations of a database: its own, and those of pg_collation.
+//! Collations of a database that were opened: its own, and those of pg_collation.
 //!
 //! What the catalogs say of a collation is opened once; its version is compared with that of the
 //! provider's data here.
@@ -7,19 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_access::nbtree::KeyOrder;
 use forebay_aio::sync::Mutex;
 use forebay_collation::{
     Collation, CollationError, Definition, Provider, actual_version, version_agrees,
 };
-use forebay_types::Oid;
 
-use crate::cluster_rows::DatabaseRow;
 use crate::error::CatalogError;
-use crate::reader::Reader;
-use crate::schema::DEFAULT_COLLATION;
-use crate::syscache::{CollationByOid, CollationRow, Lookup};
-use crate::table::Column;
+use crate::syscache::CollationRow;
 
 /// pg_enc's number of UTF8.
 pub(crate) const UTF8: i32 = 6;
@@ -59,7 +53,7 @@ pub(crate) struct Collations {
 
 impl OpenCollation {
     /// The order of bytes.
-    fn c() -> OpenCollation {
+    pub(crate) fn c() -> OpenCollation {
         let collation = Arc::new(Collation::c());
         OpenCollation { collation, mismatch: None, unsafe_in_indexes: None }
     }
@@ -71,14 +65,20 @@ impl Collations {
         Collations { default: OpenCollation::c(), open: Mutex::default() }
     }
 
-    /// With the collation that a database has.
-    pub(crate) fn of_database(row: &DatabaseRow) -> Result<Collations, CatalogError> {
-        let definition = definition_of(row)?;
-        let collation = Arc::new(Collation::open(&definition).map_err(refusal)?);
-        let recorded = row.collation_version.as_deref();
-        let what = format!("database \"{}\"", row.name);
-        let default = checked(collation, (definition.provider, definition.locale), recorded, &what);
+    /// With the database's own; `what` names the database.
+    pub(crate) fn new(
+        own: &Definition<'_>,
+        recorded: Option<&str>,
+        what: &str,
+    ) -> Result<Collations, CatalogError> {
+        let collation = Arc::new(Collation::open(own).map_err(refusal)?);
+        let default = checked(collation, (own.provider, own.locale), recorded, what);
         Ok(Collations { default, open: Mutex::default() })
+    }
+
+    /// The database's own.
+    pub(crate) fn default(&self) -> &OpenCollation {
+        &self.default
     }
 
     /// Opens what a row of pg_collation describes.
@@ -123,58 +123,6 @@ impl Collations {
     }
 }
 
-impl Reader<'_> {
-    /// A collation by its OID; 0 stands for the order of bytes.
-    pub fn open_collation(&mut self, oid: Oid) -> Result<OpenCollation, CatalogError> {
-        let collations = &self.database().collations;
-        match oid {
-            DEFAULT_COLLATION => return Ok(collations.default.clone()),
-            0 => return Ok(OpenCollation::c()),
-            _ => {}
-        }
-        let Some(row) = CollationByOid(oid).read(self)? else {
-            let message = format!("cache lookup failed for collation {oid}");
-            return Err(CatalogError::refused("XX000", message));
-        };
-        self.database().collations.open(&row)
-    }
-
-    /// How the values of a column are ordered. None: in no order, or in one that is not known.
-    pub fn order_of(&mut self, column: &Column) -> Result<Option<KeyOrder>, CatalogError> {
-        let collation = match self.open_collation(column.collation) {
-            Ok(open) => open.collation,
-            Err(CatalogError::Refused(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok(KeyOrder::of_type_in(column.type_oid, &collation))
-    }
-
-    /// How an index orders texts by a collation; or why it must be left alone.
-    pub(crate) fn index_collation(
-        &mut self,
-        oid: Oid,
-    ) -> Result<Result<Arc<Collation>, String>, CatalogError> {
-        match self.open_collation(oid) {
-            Ok(OpenCollation { unsafe_in_indexes: Some(why), .. }) => Ok(Err(why)),
-            Ok(open) => Ok(Ok(open.collation)),
-            Err(CatalogError::Refused(refusal)) => Ok(Err(refusal.message)),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl crate::database::Database {
-    /// The collation of the database.
-    pub fn default_collation(&self) -> &OpenCollation {
-        &self.collations.default
-    }
-
-    /// Opens what a row of pg_collation describes.
-    pub fn open_collation(&self, row: &CollationRow) -> Result<OpenCollation, CatalogError> {
-        self.collations.open(row)
-    }
-}
-
 fn checked(
     collation: Arc<Collation>,
     (provider, locale): (Provider, &str),
@@ -198,25 +146,6 @@ fn checked(
         )
     });
     OpenCollation { collation, mismatch, unsafe_in_indexes }
-}
-
-/// What the row of a database says of its collation.
-pub(crate) fn definition_of(row: &DatabaseRow) -> Result<Definition<'_>, CatalogError> {
-    let DatabaseRow { name, provider, collate, ctype, locale, icu_rules, .. } = row;
-    let provider = Provider::of(*provider).ok_or_else(|| {
-        let message = format!("database \"{name}\" has the provider \"{}\"", char::from(*provider));
-        CatalogError::corrupt(message)
-    })?;
-    let (locale, ctype) = match (provider, locale) {
-        (Provider::Libc, _) => (collate.as_str(), ctype.as_str()),
-        (_, Some(locale)) => (locale.as_str(), locale.as_str()),
-        (_, None) => {
-            let message = format!("database \"{name}\" has no locale");
-            return Err(CatalogError::corrupt(message));
-        }
-    };
-    let rules = icu_rules.as_deref();
-    Ok(Definition { name: "default", provider, locale, ctype, rules, deterministic: true })
 }
 
 /// What a row of pg_collation says.

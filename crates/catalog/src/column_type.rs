@@ -208,6 +208,19 @@ fn refuse_expressions(
     if reads { Err(refused_index(name)) } else { Ok(()) }
 }
 
+/// A name is kept in an index as a C string.
+fn store_as_c_string(values: &mut [Datum<'static>]) {
+    for (name, value) in [
+        ("atttypid", Datum::Oid(CSTRING)),
+        ("attlen", Datum::Int2(-2)),
+        ("attbyval", Datum::Bool(false)),
+        ("attalign", Datum::Char(b'c')),
+        ("attstorage", Datum::Char(b'p')),
+    ] {
+        put(values, name, value);
+    }
+}
+
 /// Lets the rows of an index follow. Whether its entries differ now.
 fn follow(
     writer: &mut Writer<'_>,
@@ -255,20 +268,8 @@ fn follow(
         for mut found in writer.rows(of_column, usize::MAX)? {
             // An included column has no order.
             retype(&mut found.values, info, (column.typmod, own));
-            match stored {
-                // A name is kept as a C string.
-                Some(CSTRING) => {
-                    for (name, value) in [
-                        ("atttypid", Datum::Oid(CSTRING)),
-                        ("attlen", Datum::Int2(-2)),
-                        ("attbyval", Datum::Bool(false)),
-                        ("attalign", Datum::Char(b'c')),
-                        ("attstorage", Datum::Char(b'p')),
-                    ] {
-                        put(&mut found.values, name, value);
-                    }
-                }
-                _ => {}
+            if stored == Some(CSTRING) {
+                store_as_c_string(&mut found.values);
             }
             writer.update(ATTRIBUTES, found.tid, &found.values)?;
         }

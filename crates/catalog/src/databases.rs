@@ -13,6 +13,7 @@ use crate::collations::Collations;
 use crate::database::{Database, Shared};
 use crate::error::CatalogError;
 use crate::maps::RelationMaps;
+use crate::open_collations::collations_of;
 use crate::reader::Reader;
 use crate::table::Table;
 
@@ -71,7 +72,7 @@ impl Databases {
         if let Some(database) = known(self) {
             return Ok(database);
         }
-        let collations = Collations::of_database(row)?;
+        let collations = collations_of(row)?;
         let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
         let database = Arc::new(Database::new(maps, &self.shared, collations));
         let snapshot = self.shared.xacts.snapshot(&database.transaction());

@@ -7,8 +7,9 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::cluster_rows::{DatabaseRow, Named, RoleRow};
-use crate::collations::{Collations, UTF8};
+use crate::collations::UTF8;
 use crate::error::CatalogError;
+use crate::open_collations::collations_of;
 use crate::reader::Reader;
 
 fn refused(message: String) -> CatalogError {
@@ -75,7 +76,7 @@ pub fn check_locale(database: &DatabaseRow) -> Result<(), CatalogError> {
                     with ENCODING UTF8.";
         return Err(refused(message).with_hint(hint));
     }
-    Collations::of_database(database).map(drop).map_err(|error| {
+    collations_of(database).map(drop).map_err(|error| {
         let sqlstate = error.sqlstate();
         let message = format!("the collation of database \"{name}\" cannot be used");
         CatalogError::refused(sqlstate, message).with_detail(error.to_string())

@@ -123,6 +123,26 @@ fn column_names(table: &Table, def: &IndexDef) -> Result<Vec<String>, CatalogErr
     Ok(index_columns(names?.into_iter()))
 }
 
+/// The rows of pg_attribute of a new index, and the collations of its keys.
+type CollatedColumns = (Vec<Vec<Datum<'static>>>, Vec<Oid>);
+
+fn collated_columns(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+) -> Result<CollatedColumns, CatalogError> {
+    let mut rows = table_columns(writer, table, def)?;
+    for (row, key) in rows.iter_mut().zip(&def.keys) {
+        if let (Some(collation), Some(place)) = (key.collation, row.get_mut(COLLATION)) {
+            *place = Datum::Oid(collation);
+        }
+    }
+    let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
+    let keys = rows.iter().take(def.keys.len());
+    let collations = keys.map(collation).collect::<Result<Vec<Oid>, CatalogError>>()?;
+    Ok((rows, collations))
+}
+
 /// A new index of a table, whose file is empty. The caller has locked the table, and the index's
 /// name. Returns it with the columns that have to be checked for NULLs, by number: a primary key's.
 pub fn create_index(
@@ -149,15 +169,7 @@ pub fn create_index(
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
     insert_class(&mut writer, table, def, (oid, name), persistence)?;
-    let mut rows = table_columns(&mut writer, table, def)?;
-    for (row, key) in rows.iter_mut().zip(&def.keys) {
-        if let (Some(collation), Some(place)) = (key.collation, row.get_mut(COLLATION)) {
-            *place = Datum::Oid(collation);
-        }
-    }
-    let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
-    let keys = rows.iter().take(def.keys.len());
-    let collations = keys.map(collation).collect::<Result<Vec<Oid>, CatalogError>>()?;
+    let (rows, collations) = collated_columns(&mut writer, table, def)?;
     writer.depend_on_collations(Object::relation(oid), &collations)?;
     insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
     let option = |key: &IndexKey| {

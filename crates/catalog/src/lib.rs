@@ -54,6 +54,7 @@ mod object_rows;
 mod objects;
 mod oids;
 mod oldest;
+mod open_collations;
 mod options;
 mod reader;
 mod relation_ddl;

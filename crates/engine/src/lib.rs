@@ -25,7 +25,9 @@ mod fatal;
 mod id_limits;
 mod init;
 mod io;
+mod locale;
 mod lockfile;
+mod new_database;
 mod open;
 mod recovery;
 mod registry;
@@ -90,14 +92,15 @@ pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager}
 pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
+pub use new_database::{CopyStrategy, NewDatabase};
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    CommentOn, CopyStrategy, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
-    IndexRows, IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, NewDatabase,
-    OnCommit, Part, PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
-    Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf,
-    SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting,
-    TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value, toasted_size,
+    CommentOn, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows,
+    IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, OnCommit, Part, PathEntry,
+    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
+    SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
+    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
+    Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

@@ -34,7 +34,7 @@ use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
 use crate::error::EngineError;
 use crate::io::standalone;
-use crate::session::new_locale;
+use crate::locale::new_locale;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);

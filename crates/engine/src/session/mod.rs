@@ -44,8 +44,8 @@
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `referred`: locks of what new rows of the catalogs refer to
-//! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: their locales; `schemas`:
-//!   schemas, roles, comments;
+//! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: versions of their
+//!   locales; `schemas`: schemas, roles, comments;
 //!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
@@ -129,8 +129,6 @@ pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use conflicts::Inserted;
-pub(crate) use database_locale::new_locale;
-pub use databases::{CopyStrategy, NewDatabase};
 pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
