@@ -1,6 +1,7 @@
 //! Finds tables, their columns and their indexes in the catalogs.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use forebay_access::ComputedEntries;
@@ -228,9 +229,8 @@ impl Reader<'_> {
         if !rows.is_empty() {
             found.operator_classes = self.operator_classes(&rows)?;
             for oid in rows.iter().flat_map(|row| row.collations.iter().copied()) {
-                if !found.collations.contains_key(&oid) {
-                    let collation = self.index_collation(oid)?;
-                    found.collations.insert(oid, collation);
+                if let Entry::Vacant(place) = found.collations.entry(oid) {
+                    place.insert(self.index_collation(oid)?);
                 }
             }
             found.rows.insert(table, rows);

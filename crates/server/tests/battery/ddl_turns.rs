@@ -158,7 +158,7 @@ impl<'peer> Run<'peer> {
     fn turn(&mut self, turn: u64) {
         println!("turn {turn}");
         let how = self.dice.below(3);
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             let server = self.forebay();
             self.compare(turn, server.port);
             let port = server.port;

@@ -52,8 +52,7 @@ impl Connection {
         bare.indexes.clear();
         let mut loader = Loader::rewriting(&Arc::new(bare));
         let mut index = 0;
-        loop {
-            let Some(row) = rows.get(index, &mut self.host)? else { break };
+        while let Some(row) = rows.get(index, &mut self.host)? {
             let values: Vec<Datum<'static>> =
                 row.values.iter().map(|value| value.clone().into_owned()).collect();
             index += 1;

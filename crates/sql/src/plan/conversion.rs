@@ -164,7 +164,7 @@ fn grows(function: Oid, from: i32, to: &nodes::Const) -> bool {
             to < 4 || from >= 4 && scale == new_scale && precision >= before
         }
         function if TIMES.contains(&function) => {
-            to < 0 || to >= MOST_DIGITS || from >= 0 && to >= from
+            !(0..MOST_DIGITS).contains(&to) || from >= 0 && to >= from
         }
         _ => false,
     }

@@ -149,10 +149,10 @@ fn is_null_with(e: &Expr, operand: &Expr) -> bool {
 }
 
 /// A comparison with the constant on the right, if it has one.
-fn with_constant<'e>(
+fn with_constant(
     comparison: Comparison,
-    pair: &'e (Expr, Expr),
-) -> Option<(&'e Expr, Comparison, &'e Datum<'static>)> {
+    pair: &(Expr, Expr),
+) -> Option<(&Expr, Comparison, &Datum<'static>)> {
     match pair {
         (operand, Expr::Const(value)) if !value.is_null() => Some((operand, comparison, value)),
         (Expr::Const(value), operand) if !value.is_null() => {
