@@ -13,7 +13,7 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 6_000;
+pub const SEEDS: u64 = 5_000;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
@@ -27,7 +27,7 @@ const PARTS: [(&str, u64); 16] = [
     // Lives in which autovacuum looks after tables, or VACUUM FULL rewrites one, likewise.
     ("FOREBAY_SIM_AUTOVACUUMS", 1_000),
     ("FOREBAY_SIM_REWRITES", 1_000),
-    // Workloads crashed at every call: 30 for 6,000 lives.
+    // Workloads crashed at every call: 25 for 5,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
