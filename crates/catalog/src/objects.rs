@@ -195,4 +195,13 @@ impl Writer<'_> {
         let key = [Datum::Oid(self.database.oid), class, oid];
         self.delete_all((&PG_SHDEPEND_DEPENDER_INDEX, &key), 3)
     }
+
+    /// The same of a column alone.
+    pub(crate) fn delete_column_notes(&mut self, column: Object) -> Result<(), CatalogError> {
+        let [class, oid] = column.key();
+        let number = Datum::Int4(column.column.into());
+        let depends = [class.clone(), oid.clone(), number.clone()];
+        self.delete_all((&PG_DEPEND_DEPENDER_INDEX, &depends), 7)?;
+        self.delete_all((&PG_DESCRIPTION_O_C_O_INDEX, &[oid, class, number]), 3)
+    }
 }
