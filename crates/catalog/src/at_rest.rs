@@ -92,6 +92,8 @@ pub struct IndexRow {
     pub nulls_are_equal: bool,
     /// pg_index.indisvalid and indisready: all rows are in it.
     pub valid: bool,
+    /// pg_index.indisready: it was built.
+    pub ready: bool,
     /// pg_index.indkey: columns of the table, 0 for an expression.
     pub columns: Vec<i16>,
     /// Whether pg_index.indpred is not NULL.
@@ -353,7 +355,8 @@ impl RowReader {
         let (index, table) = (row.number()?, row.number()?);
         let keys = usize::try_from(row.short()?).ok()?;
         let (unique, nulls_are_equal) = (row.flag()?, row.flag()?);
-        let valid = row.flag()? & row.flag()?;
+        let (valid, ready) = (row.flag()?, row.flag()?);
+        let valid = valid && ready;
         let (columns, collations, classes) = (row.shorts()?, row.numbers()?, row.numbers()?);
         let options = row.shorts()?;
         let is_partial = !self.predicate.ends_in_null(tuple);
@@ -366,6 +369,7 @@ impl RowReader {
             unique,
             nulls_are_equal,
             valid,
+            ready,
             columns,
             is_partial,
             collations,

@@ -444,6 +444,10 @@ impl Finder<'_, '_> {
             self.counts.skip(NotChecked::OldIndexes);
             return None;
         }
+        if !index.ready {
+            self.counts.skip(NotChecked::UnfinishedIndexes);
+            return None;
+        }
         let shape = BtreeShape {
             layouts: layouts.clone(),
             keys: index.keys,

@@ -85,6 +85,8 @@ pub enum NotChecked {
     Indexes,
     /// B-trees that PostgreSQL made before version 12, likewise.
     OldIndexes,
+    /// B-trees whose build has not ended, likewise.
+    UnfinishedIndexes,
     /// B-trees with keys whose order is not known: their structure was checked.
     IndexOrder,
     /// B-trees that are not valid: they need not have all rows.
@@ -122,6 +124,9 @@ impl NotChecked {
             Self::Indexes => "indexes: only checksums and headers of their pages were checked",
             Self::OldIndexes => {
                 "indexes made before PostgreSQL 12: only checksums and headers were checked"
+            }
+            Self::UnfinishedIndexes => {
+                "indexes whose build has not ended: only checksums and headers were checked"
             }
             Self::IndexOrder => {
                 "B-trees: the order of their type or collation is not known, so only their \
