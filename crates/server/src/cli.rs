@@ -9,7 +9,7 @@ mod checksums;
 use crate::demo::{self, DemoOptions};
 use crate::log;
 use crate::serve::{self, DEFAULT_DIR, ServeOptions};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use forebay_engine::{InitOptions, LocaleOptions};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -90,10 +90,15 @@ struct InitArgs {
     #[arg(long, value_name = "LOCALE")]
     icu_locale: Option<String>,
     /// Encoding of the databases
-    #[arg(short = 'E', long, value_name = "ENCODING", default_value = "UTF8",
-        value_parser = ["UTF8", "UTF-8", "utf8", "utf-8"])]
-    #[allow(dead_code, reason = "there is only one")]
-    encoding: String,
+    #[arg(short = 'E', long, default_value = "UTF8", ignore_case = true)]
+    encoding: Encoding,
+}
+
+/// An encoding that databases can have.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Encoding {
+    #[value(name = "UTF8", alias = "UTF-8")]
+    Utf8,
 }
 
 impl InitArgs {
@@ -172,6 +177,8 @@ pub fn run() -> ExitCode {
 }
 
 fn init(args: &InitArgs) -> u8 {
+    // The only one there is: another one would have to be handed down.
+    let Encoding::Utf8 = args.encoding;
     let options = InitOptions {
         wal_segment_size: args.wal_segsize << 20,
         sync: !args.no_sync,

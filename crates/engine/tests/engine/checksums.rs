@@ -33,18 +33,15 @@ impl ChecksumObserver for Seen {
     }
 }
 
+/// Makes a cluster with one database.
+fn init(dir: &Path) {
+    let small = InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
+    Engine::init(dir, &InitOptions { templates: false, ..small }).expect("init");
+}
+
 /// A directory with a relation of 100 pages in two segments' worth of names, some of them new.
 fn cluster(dir: &Path) -> PathBuf {
-    Engine::init(
-        dir,
-        &InitOptions {
-            wal_segment_size: 1 << 20,
-            sync: false,
-            templates: false,
-            ..InitOptions::default()
-        },
-    )
-    .expect("init");
+    init(dir);
     let mut bytes = vec![0; 100 * BLOCK];
     for (n, page) in bytes.chunks_mut(BLOCK).enumerate() {
         if n % 7 != 0 {
@@ -127,16 +124,7 @@ fn all_ways_find_the_same() {
 fn an_engine_opens_what_was_enabled_and_disabled() {
     let folder = scratch();
     let dir = folder.path().join("data");
-    Engine::init(
-        &dir,
-        &InitOptions {
-            wal_segment_size: 1 << 20,
-            sync: false,
-            templates: false,
-            ..InitOptions::default()
-        },
-    )
-    .expect("init");
+    init(&dir);
     for mode in [ChecksumMode::Disable, ChecksumMode::Enable, ChecksumMode::Check] {
         let (counts, _) = run(&dir, &ChecksumOptions::new(mode)).expect("works");
         assert_eq!(counts.bad_blocks, 0);

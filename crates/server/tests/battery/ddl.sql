@@ -231,6 +231,8 @@ select a, b from v where b > 2 order by b desc
 select sum(b), min(c), max(b) from v
 select b, count(*) from v group by b order by b
 update v set a = 10 where b = 4 returning a, b, c
+update v set a = a + 1 where a = 10 returning old.b, new.b, old.c, new.c, b
+update v set a = a - 1 where a = 11 returning old.b - new.b
 update v set b = 3
 update v set b = default where a = 1
 delete from v where c = 103 returning *

@@ -7,6 +7,8 @@
 //! with the same messages; `pg_dump` must print the same of both, byte for byte; and all rows must
 //! be the same. PostgreSQL's amcheck checks all relations after each of Forebay's turns.
 //!
+//! What Forebay refuses as not supported (0A000) is printed and left out.
+//!
 //! - [`script`]: the transactions
 //! - [`load`]: clients that run them, here and there
 //!

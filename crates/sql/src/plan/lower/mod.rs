@@ -229,9 +229,6 @@ impl Lowering<'_> {
 
     /// A column that is generated when it is read: what it is generated of, over the same row.
     fn generated(&mut self, var: &Var, tree: Option<&Arc<str>>) -> Result<Expr> {
-        if var.varreturningtype != VarReturningType::Default {
-            return Err(SqlError::unsupported("a virtual generated column of OLD or NEW"));
-        }
         let mut expr = stored_expr(tree, "a virtual generated column")?;
         over(&mut expr, var);
         self.lower(&expr)
@@ -242,6 +239,10 @@ impl Lowering<'_> {
         let aggregate = (var.varno == AGGREGATES).then_some(var.varattno - 1);
         if let Some(number) = aggregate.and_then(|number| usize::try_from(number).ok()) {
             return Ok(Expr::Aggregate(number));
+        }
+        // The analyzer tells OLD and NEW apart by `varno`; only a stored tree could have this.
+        if var.varreturningtype != VarReturningType::Default {
+            return Err(SqlError::unsupported("OLD and NEW in this expression"));
         }
         if let Some(tree) = self.columns.generated(var) {
             return self.generated(var, tree.as_ref());
