@@ -13,13 +13,13 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 5_000;
+pub const SEEDS: u64 = 2_500;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
 const PARTS: [(&str, u64); 16] = [
     // Seeds of four lives in which rows change: more lives than the others have.
-    ("FOREBAY_SIM_ROWS", 2),
+    ("FOREBAY_SIM_ROWS", 1),
     // The same of a table with indexes.
     ("FOREBAY_SIM_INDEXED_ROWS", 8),
     // Lives of trees, crashed at their calls.
@@ -27,7 +27,7 @@ const PARTS: [(&str, u64); 16] = [
     // Lives in which autovacuum looks after tables, or VACUUM FULL rewrites one, likewise.
     ("FOREBAY_SIM_AUTOVACUUMS", 1_000),
     ("FOREBAY_SIM_REWRITES", 1_000),
-    // Workloads crashed at every call: 25 for 5,000 lives.
+    // Workloads crashed at every call: 12 for 2,500 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
@@ -46,7 +46,7 @@ const PARTS: [(&str, u64); 16] = [
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
     // Seeds for each planted bug.
-    ("FOREBAY_SIM_BUG_SEEDS", 6),
+    ("FOREBAY_SIM_BUG_SEEDS", 3),
 ];
 
 /// The battery, and the planted bugs.

@@ -46,7 +46,15 @@ fn the_catalogs_tell_what_an_index_is() {
         assert!(table.indexes.is_sorted_by_key(|index| index.oid));
         let of_all = transaction(&mut session, |s| s.tables()).expect("all tables");
         let again = of_all.iter().find(|other| other.oid == table.oid).expect("it is one of them");
-        let described = |indexes: &[Arc<TableIndex>]| format!("{indexes:?}");
+        let described = |indexes: &[Arc<TableIndex>]| -> Vec<String> {
+            indexes
+                .iter()
+                .map(|index| {
+                    let TableIndex { locator, trees, shape, figures, .. } = &**index;
+                    format!("{}: {locator:?} {trees:?} {shape:?} {figures:?}", describe(index))
+                })
+                .collect()
+        };
         assert_eq!(described(&table.indexes), described(&again.indexes));
         table.indexes.iter().map(|index| describe(index)).collect::<Vec<_>>()
     };
