@@ -17,7 +17,13 @@ pub struct Counts {
     pub failed: usize,
     /// What was skipped, and why.
     pub skipped: Vec<String>,
+    /// For each test that failed its name and what it printed from its panic on, in part.
+    pub failures: Vec<String>,
 }
+
+/// Lines and bytes of a failed test's output that are printed once more at the end of a run.
+const LINES_OF_A_FAILURE: usize = 12;
+const BYTES_OF_A_FAILURE: usize = 1500;
 
 impl Counts {
     /// Adds others.
@@ -25,6 +31,7 @@ impl Counts {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped.extend(other.skipped);
+        self.failures.extend(other.failures);
     }
 }
 
@@ -107,7 +114,7 @@ impl Progress for Running {
 /// printed.
 pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) -> Counts {
     let mut counts = Counts::default();
-    let (mut in_successes, mut rest) = (false, Vec::new());
+    let (mut part, mut rest) = (Part::Outcomes, Vec::new());
     let mut chunk = vec![0; 1 << 16];
     loop {
         let read = match output.read(&mut chunk) {
@@ -121,7 +128,7 @@ pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) 
             let line: Vec<u8> = rest.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line[..end]);
             running.line(&line);
-            if shown(&line, &mut in_successes, &mut counts) {
+            if shown(&line, &mut part, &mut counts) {
                 let _ = writeln!(print, "{line}");
             }
         }
@@ -130,22 +137,54 @@ pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) 
     counts
 }
 
+/// The parts of what a test program prints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Each test's outcome.
+    Outcomes,
+    /// What passing tests printed.
+    Successes,
+    /// What failing tests printed.
+    Failures,
+    /// The same, behind the panic of one of them.
+    Panic,
+}
+
 /// Counts a line, and tells whether to print it.
-fn shown(line: &str, in_successes: &mut bool, counts: &mut Counts) -> bool {
+fn shown(line: &str, part: &mut Part, counts: &mut Counts) -> bool {
     if let Some(skipped) = line.strip_prefix("skipped: ") {
         counts.skipped.push(skipped.to_string());
     }
     if let Some(result) = line.strip_prefix("test result: ") {
-        *in_successes = false;
+        *part = Part::Outcomes;
         counts.passed += count_before(result, " passed");
         counts.failed += count_before(result, " failed");
     }
     match line {
-        "successes:" => *in_successes = true,
-        "failures:" => *in_successes = false,
+        "successes:" => *part = Part::Successes,
+        "failures:" => *part = Part::Failures,
+        _ if matches!(part, Part::Failures | Part::Panic) => keep_failure(line, part, counts),
         _ => {}
     }
-    line.starts_with("battery: ") || !*in_successes && !line.is_empty()
+    line.starts_with("battery: ") || *part != Part::Successes && !line.is_empty()
+}
+
+/// Keeps what is printed again of a failure.
+fn keep_failure(line: &str, part: &mut Part, counts: &mut Counts) {
+    let name = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
+    if let Some(name) = name {
+        *part = Part::Failures;
+        return counts.failures.push(name.to_owned());
+    }
+    if line.starts_with("thread '") && line.contains(" panicked at ") {
+        *part = Part::Panic;
+    }
+    let Some(kept) = counts.failures.last_mut().filter(|_| *part == Part::Panic) else { return };
+    let room = BYTES_OF_A_FAILURE.saturating_sub(kept.len());
+    if room > 0 && kept.lines().count() <= LINES_OF_A_FAILURE {
+        kept.push('\n');
+        kept.extend(line.char_indices().take_while(|(at, _)| *at < room).map(|(_, char)| char));
+    }
 }
 
 fn count_before(text: &str, word: &str) -> usize {
@@ -175,6 +214,24 @@ mod tests {
         );
         assert_eq!((counts.passed, counts.failed), (12, 3));
         assert_eq!(counts.skipped, ["b needs PostgreSQL 18"]);
+    }
+
+    #[test]
+    fn a_failure_is_kept_from_its_panic_on() {
+        let output = "running 2 tests\ntest a::b ... FAILED\ntest c ... FAILED\n\n\
+                      failures:\n\n---- a::b stdout ----\nround 1\n\n\
+                      thread 'a::b' (7) panicked at tests/a.rs:1:2:\nassertion failed\n\n\
+                      ---- c stdout ----\nthread 'c' (8) panicked at tests/c.rs:3:4:\n";
+        let output = output.to_owned() + &"x".repeat(5000) + "\n\n" + &"y\n".repeat(50);
+        let end = "failures:\n    a::b\n    c\n\ntest result: FAILED. 0 passed; 2 failed\n";
+        let output = output + end;
+        let counts = follow(output.as_bytes(), &mut Vec::new(), &Running::default());
+        assert_eq!(counts.failed, 2);
+        let [first, second] = &counts.failures[..] else { panic!("{:?}", counts.failures) };
+        let panicked = "thread 'a::b' (7) panicked at tests/a.rs:1:2:\nassertion failed";
+        assert_eq!(first.trim_end(), format!("a::b\n{panicked}"));
+        assert!(second.starts_with("c\nthread 'c' (8) panicked at tests/c.rs:3:4:\nxxx"));
+        assert!(second.len() <= super::BYTES_OF_A_FAILURE + super::LINES_OF_A_FAILURE);
     }
 
     #[test]

@@ -259,6 +259,9 @@ fn report(counts: &Counts) -> Result<(), String> {
         counts.passed.saturating_sub(skipped),
         counts.failed
     );
+    for failure in &counts.failures {
+        println!("failed: {failure}");
+    }
     if counts.failed > 0 {
         return Err(format!("{} tests failed", counts.failed));
     }
