@@ -75,7 +75,7 @@ pub use forebay_catalog::{
     ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
     CommentedPart, ConstraintDefinition, ConstraintKind, DatabaseRow, Figures, ForeignKey,
     ForeignKeyDef, IndexCompiler, IndexDef, IndexDefinition, IndexExpression, IndexKey, IndexTrees,
-    KeyAction, KeyTrigger, KeyWork, MemberOptions, NewType, NotNull, ObjectName, OldestIds,
+    KeyAction, KeyTrigger, KeyWork, MemberOptions, Named, NewType, NotNull, ObjectName, OldestIds,
     ReplicaIdentity, RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions,
     SettingChange, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics,
     compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,

@@ -1,6 +1,6 @@
 //! What a name means, whatever kind of relation that is.
 
-use forebay_catalog::Reader;
+use forebay_catalog::{Class, Reader};
 use forebay_types::Oid;
 
 use super::state::Session;
@@ -17,6 +17,14 @@ pub struct NamedRelation {
     pub kind: u8,
     /// Its name.
     pub name: String,
+    /// The OID of its schema.
+    pub namespace: Oid,
+}
+
+impl From<Class> for NamedRelation {
+    fn from(Class { oid, kind, name, namespace, .. }: Class) -> NamedRelation {
+        NamedRelation { oid, kind, name, namespace }
+    }
 }
 
 impl Session {
@@ -28,6 +36,15 @@ impl Session {
         name: &str,
     ) -> Result<Option<NamedRelation>, EngineError> {
         self.call(|session, core| session.find_relation(core, schema, name))
+    }
+
+    /// The relation with that OID, of any kind. It takes no lock.
+    pub fn relation_by_oid(&mut self, oid: Oid) -> Result<Option<NamedRelation>, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            Ok(reader.class(oid)?.map(NamedRelation::from))
+        })
     }
 
     pub(super) fn find_relation(
@@ -81,7 +98,6 @@ impl Session {
     ) -> Result<Option<NamedRelation>, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-        let class = reader.class_named(namespace, name)?;
-        Ok(class.map(|class| NamedRelation { oid: class.oid, kind: class.kind, name: class.name }))
+        Ok(reader.class_named(namespace, name)?.map(NamedRelation::from))
     }
 }

@@ -155,15 +155,20 @@ impl Session {
         self.call(|session, core| session.role_by_name(core, name))
     }
 
-    /// The name of the superuser with which the cluster was made. Superusers grant roles as it.
-    pub fn bootstrap_role_name(&mut self) -> Result<String, EngineError> {
+    /// A role by its name or its OID, if there is one.
+    pub fn find_role(&mut self, role: Named<'_>) -> Result<Option<RoleRow>, EngineError> {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            let found = reader.find_role(Named::Oid(POSTGRES_ROLE))?;
-            let lost = || EngineError::corrupt(format!("pg_authid has no role {POSTGRES_ROLE}"));
-            Ok(found.ok_or_else(lost)?.name)
+            Ok(reader.find_role(role)?)
         })
+    }
+
+    /// The name of the superuser with which the cluster was made. Superusers grant roles as it.
+    pub fn bootstrap_role_name(&mut self) -> Result<String, EngineError> {
+        let found = self.find_role(Named::Oid(POSTGRES_ROLE))?;
+        let lost = || EngineError::corrupt(format!("pg_authid has no role {POSTGRES_ROLE}"));
+        Ok(found.ok_or_else(lost)?.name)
     }
 
     /// Creates a role with these values in pg_authid.

@@ -22,6 +22,9 @@ pub trait Names {
     /// A namespace by its name.
     fn namespace(&mut self, name: &str) -> Result<Option<Oid>>;
 
+    /// A namespace's name.
+    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>>;
+
     /// A type by its OID.
     fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>>;
 
@@ -105,6 +108,16 @@ impl dyn Names + '_ {
     pub fn array_of(&mut self, oid: Oid) -> Result<Option<Oid>> {
         let array = self.ty(oid)?.array;
         Ok((array != 0).then_some(array))
+    }
+
+    /// Whether a type's name alone leads to it.
+    pub fn sees_type(&mut self, row: &TypeRow) -> Result<bool> {
+        for namespace in self.search_path()? {
+            if let Some(found) = self.type_named(namespace, &row.name)? {
+                return Ok(found.oid == row.oid);
+            }
+        }
+        Ok(false)
     }
 
     /// The namespaces in which a name is looked up: that of its schema, if it has one.

@@ -13,5 +13,12 @@ pub fn type_name(names: &mut dyn Names, oid: Oid) -> Result<String> {
     if row.is_array() {
         return Ok(format!("{}[]", type_name(names, row.elem)?));
     }
-    Ok(forebay_engine::quoted(&row.name).into_owned())
+    let name = forebay_engine::quoted(&row.name);
+    if names.sees_type(&row)? {
+        return Ok(name.into_owned());
+    }
+    match names.namespace_name(row.namespace)? {
+        Some(schema) => Ok(format!("{}.{name}", forebay_engine::quoted(&schema))),
+        None => Ok(name.into_owned()),
+    }
 }

@@ -48,7 +48,7 @@ impl Connection {
                 params: Vec::new(),
                 plan: Plan::Select(Arc::clone(plan)),
                 columns: Some(plan.columns.clone()),
-                relations: Vec::new(),
+                named_rows: Vec::new(),
             }),
             plan: Plan::Select(Arc::clone(plan)),
             params: Arc::clone(params),

@@ -8,9 +8,9 @@ use super::state::{Connection, tell};
 use super::statement::{CursorTraits, Plan, Portal, Prepared, Progress};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Cursor;
+use crate::exec::{Cursor, oid_of};
 use crate::parse::{Kind, Statement, estimated_memory, parse_script};
-use crate::plan::ChangePlan;
+use crate::plan::{ChangePlan, is_reg};
 use forebay_aio::sync::SystemTime;
 use forebay_engine::{Session, StatementSnapshot};
 use forebay_types::{Datum, SqlType, TextStyle, binary_in, checked_utf8, text_in_as};
@@ -65,7 +65,7 @@ impl Connection {
                     params: Vec::new(),
                     plan: Plan::Utility,
                     columns: None,
-                    relations: Vec::new(),
+                    named_rows: Vec::new(),
                 },
                 Some(statement) => conn.prepare(statement, Some(types))?,
             };
@@ -140,9 +140,9 @@ impl Connection {
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
                 let value = match (*bytes, *ty, format) {
-                    // A relation's name is looked up.
-                    (Some(name), SqlType::Regclass, Format::Text) => {
-                        Datum::Oid(conn.host.regclass(checked_utf8(name)?)?)
+                    // A name is looked up.
+                    (Some(name), ty, Format::Text) if is_reg(ty.oid()) => {
+                        Datum::Oid(oid_of(checked_utf8(name)?, ty.oid(), &mut conn.host)?)
                     }
                     (bytes, ty, format) => {
                         parameter(bytes, ty, format, i, portal, &conn.host.style)?
@@ -209,8 +209,8 @@ impl Connection {
             return Ok(prepared);
         }
         let (statement, params) = (prepared.statement.clone(), prepared.params.clone());
-        let (plan, relations) = (prepared.plan.clone(), prepared.relations.clone());
-        Ok(Arc::new(Prepared { statement, params, plan, columns, relations }))
+        let (plan, named_rows) = (prepared.plan.clone(), prepared.named_rows.clone());
+        Ok(Arc::new(Prepared { statement, params, plan, columns, named_rows }))
     }
 
     /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).

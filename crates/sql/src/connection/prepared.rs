@@ -23,16 +23,16 @@ impl Connection {
             Some(types) => ParamTypes::new(types),
             None => ParamTypes::default(),
         };
-        self.host.note_relations();
+        self.host.note_named_rows();
         let plan = self.plan(&statement, &mut params);
-        let (relations, plan) = (self.host.take_relations(), plan?);
+        let (named_rows, plan) = (self.host.take_named_rows(), plan?);
         let columns = match &plan {
             Plan::Declare(_) => None,
             Plan::Utility => self.utility_columns(&statement.kind)?,
             plan => plan.columns().map(<[ColumnDesc]>::to_vec),
         };
         let (params, statement) = (params.finish()?, Some(statement));
-        Ok(Prepared { params, statement, plan, columns, relations })
+        Ok(Prepared { params, statement, plan, columns, named_rows })
     }
 
     pub(super) fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
@@ -62,7 +62,7 @@ impl Connection {
     /// it was. The plan that is then good until the transaction ends.
     pub(super) fn lock_plan(&mut self, prepared: &Prepared) -> Result<Plan> {
         let Some(statement) = &prepared.statement else { return Ok(Plan::Utility) };
-        if self.lock_tables(&prepared.plan)? && self.host.mean_the_same(&prepared.relations) {
+        if self.lock_tables(&prepared.plan)? && self.host.mean_the_same(&prepared.named_rows) {
             return Ok(prepared.plan.clone());
         }
         let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();

@@ -3,11 +3,12 @@
 use super::query_rows::QueryRows;
 use super::sink::Format;
 use crate::column::ColumnDesc;
+use crate::exec::NamedRow;
 use crate::parse::{Kind, Statement};
 use crate::plan::{ChangePlan, SelectPlan};
 use crate::views::CursorRow;
 use forebay_aio::sync::SystemTime;
-use forebay_types::{Datum, Oid, SqlType};
+use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
 /// A statement's plan.
@@ -52,8 +53,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// The columns it returns.
     pub columns: Option<Vec<ColumnDesc>>,
-    /// The regclass literals of the plan, and the relations that they meant.
-    pub relations: Vec<(Box<str>, Oid)>,
+    /// The literals of the plan that name rows.
+    pub named_rows: Vec<NamedRow>,
 }
 
 impl Prepared {

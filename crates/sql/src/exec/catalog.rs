@@ -1,20 +1,20 @@
 //! The catalogs as the planner sees them: through the host.
 
 use super::eval::eval;
-use super::functions;
-use super::host::Host;
+use super::functions::{self, reg_input::oid_of};
+use super::host::{Host, NamedRow};
 use crate::analyze::{Names, SearchPath};
 use crate::error::{Result, SqlError};
-use crate::plan::{Builtin, Catalog, Expr};
+use crate::plan::{Builtin, Catalog, Expr, is_reg};
 use crate::settings::PlanSettings;
 use forebay_collation::Collation;
 use forebay_engine::syscache::{
     AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
-    Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
-    OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
+    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses,
+    OperatorRow, OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
 use forebay_engine::{LockMode, Session, Table, TableIndex};
-use forebay_types::{Datum, Oid, SqlType, oids, text_in_as};
+use forebay_types::{Datum, Oid, SqlType, text_in_as};
 use std::sync::Arc;
 
 /// Steps between two tests for a cancel.
@@ -29,19 +29,19 @@ impl Host {
         if steps < STEPS { Ok(()) } else { self.check_cancel() }
     }
 
-    /// Notes from now on what regclass literals mean.
-    pub fn note_relations(&mut self) {
+    /// Notes from now on what literals mean that name rows.
+    pub fn note_named_rows(&mut self) {
         self.noted = Some(Vec::new());
     }
 
     /// What they meant since then.
-    pub fn take_relations(&mut self) -> Vec<(Box<str>, Oid)> {
+    pub fn take_named_rows(&mut self) -> Vec<NamedRow> {
         self.noted.take().unwrap_or_default()
     }
 
-    /// Whether regclass literals still mean the same relations.
-    pub fn mean_the_same(&mut self, noted: &[(Box<str>, Oid)]) -> bool {
-        noted.iter().all(|(text, oid)| self.regclass(text).is_ok_and(|now| now == *oid))
+    /// Whether such literals still mean the same rows.
+    pub fn mean_the_same(&mut self, noted: &[NamedRow]) -> bool {
+        noted.iter().all(|(ty, text, oid)| oid_of(text, *ty, self).is_ok_and(|now| now == *oid))
     }
 
     /// Looks up rows of a catalog.
@@ -63,6 +63,10 @@ impl Names for Host {
 
     fn namespace(&mut self, name: &str) -> Result<Option<Oid>> {
         Ok(self.look_up(NamespaceNamed(name.into()))?.map(|row| row.oid))
+    }
+
+    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
+        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
     }
 
     fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>> {
@@ -119,10 +123,10 @@ impl Names for Host {
 
     fn input(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
         match ty.oid {
-            oids::REGCLASS => {
-                let oid = self.regclass(text)?;
+            reg if is_reg(reg) => {
+                let oid = oid_of(text, reg, self)?;
                 if let Some(noted) = &mut self.noted {
-                    noted.push((text.into(), oid));
+                    noted.push((reg, text.into(), oid));
                 }
                 Ok(Datum::Oid(oid))
             }

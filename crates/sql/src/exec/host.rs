@@ -12,7 +12,7 @@ use forebay_engine::{
     Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
     Table, TempOptions, compressed_value,
 };
-use forebay_types::{Datum, Oid, Repr, SqlType, TextStyle, text_in};
+use forebay_types::{Datum, Oid, Repr, TextStyle};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ pub struct Identity {
     /// What `version()` returns.
     pub version: String,
 }
+
+/// A literal that names a row: its type, its text, and the row's OID.
+pub type NamedRow = (Oid, Box<str>, Oid);
 
 /// Warnings of a statement that are kept until they are sent; later ones are dropped.
 const MOST_WARNINGS: usize = 100;
@@ -56,8 +59,8 @@ pub struct Host {
     /// Whether the plan that is being opened may use worker threads.
     pub(super) uses_workers: bool,
     random: u64,
-    /// The relations that regclass literals meant, while a statement is planned that is kept.
-    pub(super) noted: Option<Vec<(Box<str>, Oid)>>,
+    /// The rows that literals named, while a statement is planned that is kept.
+    pub(super) noted: Option<Vec<NamedRow>>,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
 }
@@ -290,26 +293,16 @@ impl Host {
         })
     }
 
-    /// The OID of the relation that a text means where a regclass is wanted: a name, perhaps with a
-    /// schema and quotes; or the OID itself.
-    pub fn regclass(&mut self, text: &str) -> Result<u32> {
-        if text == "-" {
-            return Ok(0);
-        }
-        if !text.is_empty()
-            && text.bytes().all(|b| b.is_ascii_digit())
-            && let Datum::Oid(oid) = text_in(text, SqlType::Oid)?
-        {
-            return Ok(oid);
-        }
+    /// The OID of the relation that a text names, perhaps with a schema and quotes.
+    pub fn relation_of_text(&mut self, text: &str) -> Result<u32> {
         let (schema, name) = relation_name(text)?;
         let table = self.table(schema.as_deref(), &name);
         if let Ok(Some(table)) = table {
             return Ok(table.oid);
         }
-        let index = self.call_if_any(|session| session.index_named(schema.as_deref(), &name))?;
-        match (index.flatten(), table) {
-            (Some(index), _) => Ok(index),
+        let named = self.call_if_any(|session| session.relation_named(schema.as_deref(), &name))?;
+        match (named.flatten(), table) {
+            (Some(named), _) => Ok(named.oid),
             (None, Err(error)) => Err(error),
             (None, Ok(_)) => {
                 let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
@@ -371,7 +364,7 @@ pub(super) fn relation_name(text: &str) -> Result<(Option<String>, String)> {
 }
 
 /// Splits `a."B".c` at its dots, folding what is not quoted.
-fn split_name(text: &str) -> Result<Vec<String>> {
+pub(super) fn split_name(text: &str) -> Result<Vec<String>> {
     let invalid = || SqlError::new("42602", "invalid name syntax");
     let mut parts = Vec::new();
     let mut rest = text.trim();

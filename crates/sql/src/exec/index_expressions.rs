@@ -197,6 +197,10 @@ impl Names for Rows<'_> {
         Ok(self.look_up(NamespaceNamed(name.into()))?.map(|row| row.oid))
     }
 
+    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
+        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
+    }
+
     fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>> {
         self.look_up(TypeByOid(oid))
     }
@@ -256,10 +260,6 @@ impl TreeSource for Rows<'_> {
 
     fn relation_name(&mut self, _: Oid) -> Result<Option<(String, String, bool)>> {
         no_tables()
-    }
-
-    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
-        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
     }
 }
 

@@ -59,7 +59,8 @@ mod views;
 
 pub use cursor::Cursor;
 pub use eval::eval;
-pub use host::{Host, Identity};
+pub use functions::reg_input::oid_of;
+pub use host::{Host, Identity, NamedRow};
 pub use index_expressions::Compiler;
 pub use loader::Loader;
 pub use measure::Measures;

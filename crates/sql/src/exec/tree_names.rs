@@ -19,9 +19,6 @@ pub(super) trait TreeSource {
 
     /// A relation's schema and name, and whether the name alone leads to it.
     fn relation_name(&mut self, oid: Oid) -> Result<Option<(String, String, bool)>, SqlError>;
-
-    /// The name of a namespace.
-    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>, SqlError>;
 }
 
 /// The catalogs, and the table over whose rows a tree is.
@@ -75,7 +72,7 @@ impl<'a> TreeNames<'a> {
         if bare {
             return Ok(QualifiedName { schema: None, name });
         }
-        let schema = self.look_up(|source| source.namespace_name(namespace))?;
+        let schema = self.look_up(|source| source.analysis().namespace_name(namespace))?;
         let missing = NodeError::Missing { what: "schema", oid: namespace };
         Ok(QualifiedName { schema: Some(schema.ok_or(missing)?), name })
     }

@@ -133,6 +133,16 @@ pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
     Ok((expr, source))
 }
 
+/// Parses a type's name.
+pub fn type_of_text(text: &str) -> Result<TypeName> {
+    let source = Source::new(text, None);
+    let tokens = source.tokenize()?;
+    let mut cursor = Cursor::new(&tokens, None, &source);
+    let name = type_name::type_name(&mut cursor)?;
+    cursor.expect_end()?;
+    Ok(name)
+}
+
 /// Parses a column of CREATE TABLE that the server has printed.
 pub fn new_column_of(text: &str) -> Result<NewColumn> {
     let source = Source::new(text, None);

@@ -84,6 +84,7 @@ pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf, RowCollations};
 pub use locks::locking_words;
+pub use lower::is_reg;
 pub use order::ValueOrder;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};

@@ -47,6 +47,8 @@
 //!   message, against answers recorded from PostgreSQL 18
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
 //!   0A000
+//! - [`reg_types`]: Types whose values are OIDs of rows, against answers recorded from PostgreSQL
+//!   18
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
 //!   temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
@@ -94,6 +96,7 @@ mod parallel;
 mod parameters;
 mod portals;
 mod refused;
+mod reg_types;
 mod sequences;
 mod spill;
 mod statistics;

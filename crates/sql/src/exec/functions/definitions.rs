@@ -10,7 +10,6 @@ use crate::plan::stored_expr;
 use forebay_engine::nodes::{
     CheckText, Expr, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list, read_list,
 };
-use forebay_engine::syscache::{NamespaceByOid, TypeByOid};
 use forebay_engine::{Column, ConstraintDefinition, IndexDefinition, Table, quoted};
 use forebay_types::{Datum, Oid};
 use std::sync::Arc;
@@ -30,8 +29,6 @@ pub(super) const TABLE: Area = &[
     (2505, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
     (2506, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
     (3159, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
-    (2079, |_, args, host| table_is_visible(args, host)),
-    (2080, |_, args, host| type_is_visible(args, host)),
 ];
 
 /// How a definition is printed, as a Boolean argument says.
@@ -51,10 +48,6 @@ impl TreeSource for Host {
         let Some(table) = self.table_by_oid(oid)? else { return Ok(None) };
         let visible = is_visible(&table, self)?;
         Ok(Some((table.schema.clone(), table.name.clone(), visible)))
-    }
-
-    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
-        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
     }
 }
 
@@ -283,29 +276,4 @@ fn key_definition(found: &ConstraintDefinition, table: &Table, host: &mut Host) 
         text.push_str(&format!(" WITH ({})", options.join(", ")));
     }
     Ok(text)
-}
-
-/// pg_table_is_visible(relation)
-fn table_is_visible<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    let oid = oid(args, 0)?;
-    if let Some(table) = host.table_by_oid(oid)? {
-        return Ok(Datum::Bool(is_visible(&table, host)?));
-    }
-    let Some(index) = host.call(|session| session.index_definition(oid))? else {
-        return Ok(Datum::Null);
-    };
-    let found = host.call(|session| session.relation_named(None, &index.name))?;
-    Ok(Datum::Bool(found.is_some_and(|found| found.oid == oid)))
-}
-
-/// pg_type_is_visible(type)
-fn type_is_visible<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    let oid = oid(args, 0)?;
-    let Some(row) = host.look_up(TypeByOid(oid))? else { return Ok(Datum::Null) };
-    for namespace in host.search_path()? {
-        if let Some(found) = host.type_named(namespace, &row.name)? {
-            return Ok(Datum::Bool(found.oid == oid));
-        }
-    }
-    Ok(Datum::Bool(false))
 }

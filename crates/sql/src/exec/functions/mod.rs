@@ -8,7 +8,7 @@
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
 //! - `definitions.rs`: trees, indexes and constraints as SQL
-//! - `reg.rs`: types whose values are OIDs of rows
+//! - `reg.rs`: types whose values are OIDs of rows, and what is visible; `reg_input.rs`: from texts
 //! - `sequences.rs`: sequences
 //! - `values.rs`: CURRENT_DATE and its like
 //! - `own.rs`: functions that pg_proc does not have: those of contrib modules, and Forebay's own
@@ -27,6 +27,7 @@ mod log;
 mod math;
 pub(super) mod own;
 mod reg;
+pub mod reg_input;
 mod relations;
 mod sequences;
 mod strings;
