@@ -30,7 +30,8 @@ pub struct Class {
     pub oid: Oid,
     /// pg_class.relname
     pub name: String,
-    pub(crate) namespace: Oid,
+    /// pg_class.relnamespace
+    pub namespace: Oid,
     /// pg_class.relowner
     pub owner: Oid,
     pub(crate) filenode: Oid,

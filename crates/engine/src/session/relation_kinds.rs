@@ -30,6 +30,15 @@ impl Session {
         self.call(|session, core| session.find_relation(core, schema, name))
     }
 
+    /// A relation of any kind by its OID: its namespace and its name.
+    pub fn relation_name(&mut self, oid: Oid) -> Result<Option<(Oid, String)>, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let class = Reader::new(&core.database, &mut session.backend, snapshot).class(oid)?;
+            Ok(class.map(|class| (class.namespace, class.name)))
+        })
+    }
+
     pub(super) fn find_relation(
         &mut self,
         core: &InDatabase,

@@ -307,9 +307,9 @@ impl Host {
         if let Ok(Some(table)) = table {
             return Ok(table.oid);
         }
-        let index = self.call_if_any(|session| session.index_named(schema.as_deref(), &name))?;
-        match (index.flatten(), table) {
-            (Some(index), _) => Ok(index),
+        let other = self.call_if_any(|session| session.relation_named(schema.as_deref(), &name))?;
+        match (other.flatten(), table) {
+            (Some(other), _) => Ok(other.oid),
             (None, Err(error)) => Err(error),
             (None, Ok(_)) => {
                 let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));

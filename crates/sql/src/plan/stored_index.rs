@@ -26,6 +26,9 @@ impl Planner<'_> {
             Planner { source: self.source, catalog: &mut *self.catalog, params: &mut params };
         let mut binder = planner.binder(scope, "index expressions");
         let bound = binder.bind(e)?;
+        if bound.is_unknown() {
+            return Err(no_order_of_unknown());
+        }
         let mut expr = binder.settle(bound)?.expr;
         let names = self.catalog.names();
         assign_collations(names, &mut expr)?;
@@ -70,6 +73,14 @@ impl Planner<'_> {
         }
         Ok(StoredExpr::new(&condition))
     }
+}
+
+/// The error of a literal whose type nothing tells.
+fn no_order_of_unknown() -> SqlError {
+    let message = "data type unknown has no default operator class for access method \"btree\"";
+    let hint = "You must specify an operator class for the index or define a default operator \
+                class for the data type.";
+    SqlError::new(state::UNDEFINED_OBJECT, message).hint(hint)
 }
 
 /// Refuses what no index is made of.
