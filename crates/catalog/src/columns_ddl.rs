@@ -192,9 +192,8 @@ fn drop_one(
         put(row, name, Datum::Bool(false));
     }
     put(row, "attisdropped", Datum::Bool(true));
-    for name in ["attidentity", "attgenerated"] {
-        put(row, name, Datum::Char(0));
-    }
+    // As in PostgreSQL, attidentity stays.
+    put(row, "attgenerated", Datum::Char(0));
     for name in ["attstattarget", "attacl", "attoptions", "attfdwoptions", "attmissingval"] {
         put(row, name, Datum::Null);
     }
