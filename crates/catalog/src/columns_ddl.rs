@@ -180,6 +180,7 @@ fn drop_one(
         count_checks(writer, table.oid, -checks)?;
     }
     writer.delete_column_notes(column)?;
+    writer.delete_column_sharing(column)?;
     let key = [Datum::Oid(table.oid), Datum::Int2(number)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
     let mut found = attribute(writer, table, number, usize::MAX)?;
@@ -191,9 +192,8 @@ fn drop_one(
         put(row, name, Datum::Bool(false));
     }
     put(row, "attisdropped", Datum::Bool(true));
-    for name in ["attidentity", "attgenerated"] {
-        put(row, name, Datum::Char(0));
-    }
+    // As in PostgreSQL, attidentity stays.
+    put(row, "attgenerated", Datum::Char(0));
     for name in ["attstattarget", "attacl", "attoptions", "attfdwoptions", "attmissingval"] {
         put(row, name, Datum::Null);
     }

@@ -36,7 +36,7 @@ use crate::table::Table;
 use crate::writer::{Found, Writer};
 
 /// Drops tables; with `cascade` foreign keys of others that refer to them, too. The caller holds
-/// their locks, and those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
+/// their locks, and those of [`relations_to_lock`]. `path`: the namespaces that messages leave out.
 pub fn drop_tables(
     database: &Database,
     backend: &mut Backend,
@@ -54,43 +54,6 @@ pub fn drop_tables(
     let dropped = drop_cascading(&mut writer, &objects, cascade)?;
     writer.next_command()?;
     Ok(dropped)
-}
-
-/// The tables with constraints and triggers that go with a table, or with a constraint: they are
-/// locked before.
-pub fn tables_to_lock(
-    database: &Database,
-    backend: &mut Backend,
-    tx: &mut Transaction,
-    (table, constraint): (Oid, Option<Oid>),
-) -> Result<Vec<Oid>, CatalogError> {
-    let mut writer = Writer::begin(database, backend, tx)?;
-    let object = match constraint {
-        Some(constraint) => Object::new(CONSTRAINTS, constraint),
-        None => Object::relation(table),
-    };
-    let mut tables = Vec::new();
-    for target in targets_of(&mut writer, &[object])? {
-        let Object { class, oid, .. } = target.object;
-        let (index, columns) = match class {
-            CONSTRAINTS => {
-                let place = |name| schema::PG_CONSTRAINT.place(name);
-                (&PG_CONSTRAINT_OID_INDEX, [place("conrelid"), place("confrelid")])
-            }
-            TRIGGERS => (&PG_TRIGGER_OID_INDEX, [1, 1]),
-            _ => continue,
-        };
-        let found = writer.row(index, oid)?;
-        for column in columns {
-            match Row(&found.values, index.of.name).oid(column)? {
-                0 => {}
-                table => tables.push(table),
-            }
-        }
-    }
-    tables.sort_unstable();
-    tables.dedup();
-    Ok(tables)
 }
 
 /// Removes temporary relations from the catalogs, with all that depends on them. Those that are
@@ -416,8 +379,8 @@ fn unmark_defaults(writer: &mut Writer<'_>, gone: &[Object]) -> Result<(), Catal
 
 /// An object that is to be dropped.
 #[derive(Debug)]
-struct Target {
-    object: Object,
+pub(crate) struct Target {
+    pub(crate) object: Object,
     /// Whether it goes without a word: it belongs to another one.
     belongs: bool,
     /// What it depends on.
@@ -436,7 +399,10 @@ const DEEPEST: usize = 500;
 const MOST_LISTED: usize = 100;
 
 /// Objects and all that depends on them, in the order in which they can be dropped.
-fn targets_of(writer: &mut Writer<'_>, objects: &[Object]) -> Result<Vec<Target>, CatalogError> {
+pub(crate) fn targets_of(
+    writer: &mut Writer<'_>,
+    objects: &[Object],
+) -> Result<Vec<Target>, CatalogError> {
     let mut targets = Vec::new();
     for object in objects {
         find_targets(writer, (*object, false, *object), &mut targets, &mut Vec::new())?;

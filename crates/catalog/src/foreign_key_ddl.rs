@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::{Datum, Oid, SqlType, oids};
+use forebay_types::{Datum, Oid, SqlType, oids, type_info};
 
 use crate::arrays::array_of;
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, OPERATORS, TRIGGERS};
@@ -274,6 +274,14 @@ fn operators(
         let types = (of_child.type_oid, of_parent.type_oid);
         let found = equality(writer, (family, input), types)?;
         let Some([mixed, parents, children]) = found else {
+            if let Some(carried) =
+                [types.0, types.1].into_iter().find(|ty| type_info(*ty).is_none())
+            {
+                let message = format!(
+                    "a foreign key on values of the type with OID {carried} is not supported"
+                );
+                return Err(CatalogError::refused("0A000", message));
+            }
             let message = format!("foreign key constraint \"{name}\" cannot be implemented");
             let shown = |oid: Oid| SqlType::of(oid).sql_name();
             let detail = format!(

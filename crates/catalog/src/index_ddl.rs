@@ -336,13 +336,27 @@ pub(crate) fn operator_classes(
 
 #[cold]
 fn no_class(type_oid: Oid) -> CatalogError {
-    let name = type_info(type_oid).map_or_else(|| type_oid.to_string(), |t| t.name.to_owned());
+    let name = match type_info(type_oid) {
+        // PostgreSQL has classes of any array, any enum, any range.
+        Some(info) if info.elem != 0 && info.name.starts_with('_') => {
+            let message = format!("an index on values of type {} is not supported", info.sql_name);
+            return CatalogError::refused("0A000", message);
+        }
+        Some(info) => info.name,
+        None => return no_index_of(type_oid),
+    };
     let message =
         format!("data type {name} has no default operator class for access method \"btree\"");
     CatalogError::refused("42704", message).with_hint(
         "You must specify an operator class for the index or define a default operator class for \
          the data type.",
     )
+}
+
+/// The error of an index on values that are only carried.
+fn no_index_of(type_oid: Oid) -> CatalogError {
+    let message = format!("an index on values of the type with OID {type_oid} is not supported");
+    CatalogError::refused("0A000", message)
 }
 
 fn insert_class(
@@ -404,11 +418,7 @@ fn table_columns(
 /// The same for an expression.
 fn expression_column(expression: &IndexExpression) -> Result<Vec<Datum<'static>>, CatalogError> {
     let IndexExpression { type_oid, typmod, collation, .. } = *expression;
-    let info = type_info(type_oid).ok_or_else(|| {
-        let message =
-            format!("an index on values of the type with OID {type_oid} is not supported");
-        CatalogError::refused("0A000", message)
-    })?;
+    let info = type_info(type_oid).ok_or_else(|| no_index_of(type_oid))?;
     let mut row = vec![Datum::Null; COLLATION + 1];
     let typmod = Datum::Int4(typmod);
     for (place, value) in [

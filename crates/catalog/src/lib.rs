@@ -29,6 +29,7 @@ mod entering;
 mod error;
 mod figures;
 mod foreign_key_ddl;
+mod going;
 mod identifier;
 mod index;
 mod index_compiler;
@@ -106,12 +107,13 @@ pub use defaults::set_default;
 pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
     Dropped, check_index_free, drop_constraint, drop_index, drop_sequence, drop_tables,
-    drop_temporary, tables_to_lock,
+    drop_temporary,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
 pub use figures::Figures;
 pub use foreign_key_ddl::{ForeignKeyDef, add_foreign_key};
+pub use going::{Going, relations_to_lock};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
 pub use index_compiler::IndexCompiler;

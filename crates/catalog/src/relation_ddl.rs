@@ -14,10 +14,10 @@ use crate::objects::{Depends, Object};
 use crate::row::Row;
 use crate::row_changes::set;
 use crate::schema::{
-    PG_CLASS, PG_CLASS_OID_INDEX, PG_CLASS_RELNAME_NSP_INDEX, PG_CONSTRAINT,
-    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_INDEX,
-    PG_INDEX_INDEXRELID_INDEX, PG_INDEX_INDRELID_INDEX, PG_TYPE, PG_TYPE_OID_INDEX,
-    PG_TYPE_TYPNAME_NSP_INDEX,
+    PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CLASS, PG_CLASS_OID_INDEX,
+    PG_CLASS_RELNAME_NSP_INDEX, PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX,
+    PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_INDEX, PG_INDEX_INDEXRELID_INDEX,
+    PG_INDEX_INDRELID_INDEX, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
 };
 use crate::table::Table;
 use crate::writer::{Found, Writer};
@@ -99,7 +99,8 @@ pub fn set_relation_owner(
         let row = Row(&found.values, PG_CLASS.name);
         let (kind, row_type, toast) = (row.char(KIND)?, row.oid(ROW_TYPE)?, row.oid(TOAST)?);
         if row.oid(OWNER)? != owner {
-            if found.values.get(PRIVILEGES).is_some_and(|value| *value != Datum::Null) {
+            let shared = found.values.get(PRIVILEGES).is_some_and(|value| *value != Datum::Null);
+            if shared || has_column_privileges(&mut writer, oid)? {
                 let message = "changing the owner of a relation with privileges is not supported";
                 return Err(CatalogError::refused("0A000", message));
             }
@@ -113,7 +114,7 @@ pub fn set_relation_owner(
             }
             writer.next_command()?;
         }
-        if matches!(kind, b'r' | b't') {
+        if matches!(kind, b'r' | b'm' | b't') {
             waiting.extend(index_oids(&mut writer, oid)?);
             waiting.extend(Some(toast).filter(|toast| *toast != 0));
         }
@@ -123,6 +124,14 @@ pub fn set_relation_owner(
     }
     writer.announce_relation(relation);
     writer.next_command()
+}
+
+/// Whether somebody has privileges on single columns of a relation.
+fn has_column_privileges(writer: &mut Writer<'_>, relation: Oid) -> Result<bool, CatalogError> {
+    let place = PG_ATTRIBUTE.place("attacl");
+    let of_relation = [Datum::Oid(relation)];
+    let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &of_relation), place + 1)?;
+    Ok(found.iter().any(|found| found.values.get(place).is_some_and(|acl| *acl != Datum::Null)))
 }
 
 /// A table's type and the array of it have its owner.

@@ -5,7 +5,7 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, NAMESPACES};
+use crate::catalog_oids::NAMESPACES;
 use crate::class::Class;
 use crate::database::Database;
 use crate::dropping::{Dropped, drop_cascading};
@@ -15,26 +15,11 @@ use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::rows::namespace_datums;
 use crate::schema::{
-    PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNAM_INDEX, PG_DEPEND, PG_DEPEND_REFERENCE_INDEX,
-    PG_NAMESPACE, PG_NAMESPACE_OID_INDEX,
+    PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNAM_INDEX, PG_NAMESPACE, PG_NAMESPACE_OID_INDEX,
 };
 use crate::writer::Writer;
 
 impl Reader<'_> {
-    /// The relations that are in a namespace.
-    pub fn relations_of(&mut self, namespace: Oid) -> Result<Vec<Oid>, CatalogError> {
-        let mut found = Vec::new();
-        let key = [Datum::Oid(NAMESPACES), Datum::Oid(namespace)];
-        self.read(Rows::Of((&PG_DEPEND_REFERENCE_INDEX, &key)), 2, &mut |_, row, _| {
-            let row = Row(row, PG_DEPEND.name);
-            if row.oid(0)? == CLASSES {
-                found.push(row.oid(1)?);
-            }
-            Ok(true)
-        })?;
-        Ok(found)
-    }
-
     /// Whether there is a namespace with this OID.
     pub fn has_namespace(&mut self, oid: Oid) -> Result<bool, CatalogError> {
         let mut found = false;

@@ -82,6 +82,17 @@ impl Writer<'_> {
         self.note_owner(object, owner)
     }
 
+    /// Deletes on whom a column of this database depends: roles with privileges on it.
+    pub(crate) fn delete_column_sharing(&mut self, column: Object) -> Result<(), CatalogError> {
+        let key = [
+            Datum::Oid(self.database_of(column.class)),
+            Datum::Oid(column.class),
+            Datum::Oid(column.oid),
+            Datum::Int4(column.column.into()),
+        ];
+        self.delete_all((&PG_SHDEPEND_DEPENDER_INDEX, &key), 7)
+    }
+
     /// Deletes what is noted of an object that all databases share: on whom it depends, comments.
     pub(crate) fn delete_shared_notes(&mut self, object: Object) -> Result<(), CatalogError> {
         let (class, oid) = (Datum::Oid(object.class), Datum::Oid(object.oid));

@@ -82,6 +82,9 @@ pub struct ColumnDef {
     pub identity: u8,
     /// The name of its NOT NULL constraint. None: one is chosen.
     pub not_null_name: Option<String>,
+    /// How its values lie in a row, of a column that is there: its type may be carried only. None:
+    /// as its type says.
+    pub layout: Option<AttrLayout>,
 }
 
 impl ColumnDef {
@@ -99,6 +102,7 @@ impl ColumnDef {
             generated: 0,
             identity: 0,
             not_null_name: None,
+            layout: None,
         }
     }
 }
@@ -307,8 +311,13 @@ impl Table {
 
     /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
     pub fn check_lockable(&self) -> Result<(), CatalogError> {
-        if self.kind == b'S' {
-            let message = format!("cannot lock rows in sequence \"{}\"", self.name);
+        let what = match self.kind {
+            b'S' => Some("sequence"),
+            b'm' => Some("materialized view"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            let message = format!("cannot lock rows in {what} \"{}\"", self.name);
             return Err(CatalogError::refused("42809", message));
         }
         match (self.is_catalog(), self.limits.unlogged) {

@@ -38,8 +38,9 @@ const MODIFIER_OFFSET: i32 = 4;
 /// and a row may be longer than what is stored as it is.
 pub fn needs_toast_table(columns: &[ColumnDef]) -> Result<bool, CatalogError> {
     let (mut length, mut bounded, mut toastable) = (0_usize, true, false);
-    for column in columns {
-        let layout = layout_of(column.type_oid)?;
+    // Virtual columns are not stored.
+    for column in columns.iter().filter(|column| column.generated != b'v') {
+        let layout = column.layout.map_or_else(|| layout_of(column.type_oid), Ok)?;
         length = layout.align.up(length);
         match usize::try_from(layout.len) {
             Ok(len) => length += len,

@@ -16,6 +16,7 @@ use crate::inet::Inet;
 use crate::interval::Interval;
 use crate::json::{self, Json};
 use crate::numeric::Numeric;
+use crate::output::is_name;
 use crate::sqltype::SqlType;
 use crate::stored::truncate_name;
 
@@ -81,7 +82,7 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
 /// Whether a [`Datum::Text`] of this type is its own binary form: some types' values are only made
 /// as texts.
 pub fn is_text_in_binary(ty: SqlType) -> bool {
-    ty.element().is_none() && !matches!(ty, SqlType::Record | SqlType::Regclass | SqlType::Regtype)
+    ty.element().is_none() && ty != SqlType::Record && !is_name(ty)
 }
 
 fn no_function(what: &'static str, ty: SqlType) -> ValueError {

@@ -65,7 +65,7 @@ fn read<'a>(text: &'a str, ty: SqlType, typmod: i32, style: &TextStyle<'_>) -> R
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Lsn(pg_lsn_in(text)?),
-        SqlType::Xid8 => Datum::Xid8(xid8_in(text)?),
+        SqlType::Xid8 => Datum::Xid8(unsigned_in(text, ty)?),
         SqlType::Date => date_in(text, style)?,
         SqlType::Time => Datum::Time(time_in(text, style)?),
         SqlType::Timetz => {
@@ -135,25 +135,24 @@ fn vector_in(text: &str, ty: SqlType) -> Result<Datum<'static>> {
     Ok(Datum::Array(Array::of(element.oid(), &[dim], &items)?))
 }
 
-/// A number of 64 bits, as C's `strtoull` reads it: with a sign, in base 8, 10 or 16.
-fn xid8_in(text: &str) -> Result<u64> {
-    let invalid = || invalid_input(SqlType::Xid8, text);
+/// A number of 64 bits, as C's `strtoull` reads it: with a sign, in base 2, 8, 10 or 16.
+fn unsigned_in(text: &str, ty: SqlType) -> Result<u64> {
     let body = trim(text);
     let (negative, digits) = match body.as_bytes().first() {
         Some(b'-') => (true, &body[1..]),
         Some(b'+') => (false, &body[1..]),
         _ => (false, body),
     };
-    let (radix, digits) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
-        Some(hex) => (16, hex),
-        None if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
-        None => (10, digits),
+    let (radix, digits) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &digits[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &digits[2..]),
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
     };
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-        return Err(invalid());
+        return Err(invalid_input(ty, text));
     }
-    let value =
-        u64::from_str_radix(digits, radix).map_err(|_| out_of_range(SqlType::Xid8, text))?;
+    let value = u64::from_str_radix(digits, radix).map_err(|_| out_of_range(ty, text))?;
     Ok(if negative { value.wrapping_neg() } else { value })
 }
 
@@ -305,18 +304,10 @@ pub fn float4_in(text: &str) -> Result<f32> {
 }
 
 fn oid_in(text: &str, ty: SqlType) -> Result<u32> {
-    let body = trim(text);
-    let v: i64 = body.parse().map_err(|_| {
-        let digits = body.strip_prefix(['-', '+']).unwrap_or(body);
-        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-            out_of_range(ty, text)
-        } else {
-            invalid_input(ty, text)
-        }
-    })?;
-    // Like strtoul: small negative numbers wrap.
-    u32::try_from(v)
-        .or_else(|_| i32::try_from(v).map(|v| v as u32))
+    let value = unsigned_in(text, ty)?;
+    // Small negative numbers wrap.
+    u32::try_from(value)
+        .or_else(|_| i32::try_from(value.cast_signed()).map(i32::cast_unsigned))
         .map_err(|_| out_of_range(ty, text))
 }
 

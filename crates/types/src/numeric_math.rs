@@ -526,12 +526,28 @@ fn complex_power() -> ValueError {
     undefined("2201F", message)
 }
 
+/// The greatest common divisor by shifts and subtractions: of long numbers, divisions take minutes.
 fn gcd(a: BigInt, b: BigInt) -> BigInt {
     let (mut a, mut b) = (a.magnitude().clone(), b.magnitude().clone());
-    while b.bits() > 0 {
-        (a, b) = (b.clone(), a % b);
+    if a.bits() > b.bits() {
+        (a, b) = (b, a);
     }
-    BigInt::from(a)
+    // One division makes them of like length.
+    if a.bits() > 0 {
+        b %= &a;
+    }
+    let (Some(twos), Some(others)) = (a.trailing_zeros(), b.trailing_zeros()) else {
+        return BigInt::from(if a.bits() > 0 { a } else { b });
+    };
+    a >>= twos;
+    while let Some(zeros) = b.trailing_zeros() {
+        b >>= zeros;
+        if a > b {
+            std::mem::swap(&mut a, &mut b);
+        }
+        b -= &a;
+    }
+    BigInt::from(a << twos.min(others))
 }
 
 /// A whole power.

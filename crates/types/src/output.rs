@@ -100,7 +100,7 @@ pub fn text_out_as(
 }
 
 /// Whether values of the type are OIDs that are shown as names.
-fn is_name(ty: SqlType) -> bool {
+pub(crate) fn is_name(ty: SqlType) -> bool {
     use SqlType as T;
     matches!(
         ty,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use forebay_catalog::{self as catalog, CheckDef, ColumnDef, Reader, StoredExpr, Table};
+use forebay_catalog::{self as catalog, CheckDef, ColumnDef, Going, Reader, StoredExpr, Table};
 use forebay_types::{Datum, Oid};
 
 use super::state::Session;
@@ -146,6 +146,7 @@ impl Session {
     ) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_what_goes(core, Going::Column(table.oid, column))?;
             let (tx, backend) = session.changing()?;
             let of = (table, column);
             let (gone, told) = catalog::drop_column(&core.database, backend, tx, of, cascade)?;

@@ -44,6 +44,8 @@ impl Session {
         let def = present.map(|(column, toast)| ColumnDef {
             typmod: column.typmod,
             storage: Some(toast.storage.code()),
+            generated: column.generated,
+            layout: Some(column.layout),
             ..ColumnDef::new(&column.name, column.type_oid)
         });
         Ok(def.collect())

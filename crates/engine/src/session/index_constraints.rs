@@ -66,7 +66,9 @@ impl Session {
         if columns.is_empty() {
             return Ok(());
         }
-        // Nobody changes the table: what is committed now stays.
+        // Nobody changes the table: what is committed now stays. The statement itself may have
+        // written its rows anew.
+        self.running()?.tx.next_command()?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let wanted: Vec<bool> =

@@ -13,7 +13,7 @@ use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
 use forebay_catalog::schema::BTREE_AM;
 use forebay_catalog::{
-    self as catalog, BuiltFigures, CatalogError, Constraint, IndexDef, IndexStep, Reader,
+    self as catalog, BuiltFigures, CatalogError, Constraint, Going, IndexDef, IndexStep, Reader,
     RelationFigures, Table, TableIndex,
 };
 use forebay_format::Fork;
@@ -272,7 +272,7 @@ impl Session {
                 session.lock(core, tag, LockMode::AccessExclusive)?;
             }
             if let Some(constraint) = found {
-                session.lock_what_goes(core, (table.oid, Some(constraint.oid)))?;
+                session.lock_what_goes(core, Going::Constraint(constraint.oid))?;
             }
             let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;

@@ -2,11 +2,12 @@
 //! that is dropped; and the second look at a key of a deferrable index.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_access::form_row;
 use forebay_access::heap::Author;
-use forebay_catalog::{self as catalog, ForeignKey, ForeignKeyDef, Reader, Table};
+use forebay_catalog::{self as catalog, ForeignKey, ForeignKeyDef, Going, Reader, Table};
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::{Datum, Oid};
 
@@ -94,16 +95,26 @@ impl Session {
         self.lock(core, tag, mode)
     }
 
-    /// Locks the tables whose constraints and triggers go with a table, or with a constraint of it.
+    /// Locks the relations that go with what is to be dropped, and those whose constraints,
+    /// triggers and defaults go. While it waits others may come and go.
     pub(super) fn lock_what_goes(
         &mut self,
         core: &InDatabase,
-        of: (Oid, Option<Oid>),
+        going: Going,
     ) -> Result<(), EngineError> {
-        let (tx, backend) = self.changing()?;
-        let tables = catalog::tables_to_lock(&core.database, backend, tx, of)?;
-        let mut tables = tables.into_iter();
-        tables.try_for_each(|table| self.lock_oid(core, table, LockMode::AccessExclusive))
+        let mut locked = BTreeSet::new();
+        loop {
+            let (tx, backend) = self.changing()?;
+            let found = catalog::relations_to_lock(&core.database, backend, tx, going)?;
+            if found.iter().all(|oid| locked.contains(oid)) {
+                return Ok(());
+            }
+            for oid in found {
+                if locked.insert(oid) {
+                    self.lock_oid(core, oid, LockMode::AccessExclusive)?;
+                }
+            }
+        }
     }
 
     /// Does what the trigger of a deferrable PRIMARY KEY or UNIQUE says of a new row: 23505 if

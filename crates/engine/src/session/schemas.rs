@@ -4,8 +4,8 @@ use forebay_catalog::schema::{
     PG_AUTHID, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TABLESPACE, POSTGRES_ROLE,
 };
 use forebay_catalog::{
-    self as catalog, Commented, MemberOptions, Named, Reader, RoleChange, RoleRow, SettingChange,
-    ddl,
+    self as catalog, Commented, Going, MemberOptions, Named, Reader, RoleChange, RoleRow,
+    SettingChange, ddl,
 };
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -120,22 +120,11 @@ impl Session {
                 );
                 return Err(EngineError::statement("2BP01", message));
             }
-            session.lock_tables_of(core, oid)?;
+            session.lock_what_goes(core, Going::Schema(oid))?;
             let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
             Ok(catalog::drop_schema(&core.database, backend, tx, (oid, path), cascade)?.0)
         })
-    }
-
-    /// Locks all tables of a schema that is to be dropped.
-    fn lock_tables_of(&mut self, core: &InDatabase, namespace: Oid) -> Result<(), EngineError> {
-        let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-        for oid in reader.relations_of(namespace)? {
-            let tag = LockTag::Relation { database: core.database.oid, relation: oid };
-            self.lock(core, tag, LockMode::AccessExclusive)?;
-        }
-        Ok(())
     }
 
     /// A role by its name. 42704 if there is none.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use forebay_catalog::ddl::{self, Persistence};
 use forebay_catalog::{
-    self as catalog, NewSequence, Reader, SequenceInfo, SequenceOptions, SequenceOwner, Table,
+    self as catalog, Going, NewSequence, Reader, SequenceInfo, SequenceOptions, SequenceOwner,
+    Table,
 };
 use forebay_format::RelFileLocator;
 use forebay_format::sequence::SequenceTuple;
@@ -310,6 +311,9 @@ impl Session {
     pub fn drop_sequence(&mut self, oid: Oid, cascade: bool) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
             let info = session.lock_sequence(core, oid, LockMode::AccessExclusive)?;
+            if cascade {
+                session.lock_what_goes(core, Going::Relation(oid))?;
+            }
             let (tx, backend) = session.changing()?;
             let of = (oid, info.name.as_str());
             let dropped = catalog::drop_sequence(&core.database, backend, tx, of, cascade)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
-use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, Going, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -336,10 +336,10 @@ impl Session {
                     let toast = session.toast_relation(core, toast)?;
                     session.lock_table(core, &toast, LockMode::AccessExclusive)?;
                 }
+                session.lock_what_goes(core, Going::Relation(table.oid))?;
                 gone.push(table.oid);
                 let owned = session.sequences_of(core, table.oid)?;
                 gone.extend(owned.into_iter().map(|(sequence, _)| sequence));
-                session.lock_what_goes(core, (table.oid, None))?;
             }
             let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;

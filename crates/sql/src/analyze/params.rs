@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError, state};
 use crate::parse::too_complex;
 use forebay_engine::nodes::{Expr, Location, Param, ParamKind};
-use forebay_types::{Oid, SqlType, oids};
+use forebay_types::{Oid, SqlType, oids, type_info};
 
 /// Types of a statement's parameters, and how much of it was copied.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,19 @@ impl ParamTypes {
     pub(super) fn set(&mut self, param: &Param, ty: Oid) {
         if let Some(slot) = self.types.get_mut(number(param)) {
             *slot = Some(ty);
+        }
+    }
+
+    /// Gives parameters of unknown type in a copied expression those that they have by now.
+    pub(super) fn settle(&self, expr: &mut Expr) {
+        match expr {
+            Expr::Param(param) if param.paramtype == oids::UNKNOWN => {
+                if let Some(ty) = self.found(param) {
+                    param.paramtype = ty;
+                    param.paramcollid = type_info(ty).map_or(0, |info| info.collation);
+                }
+            }
+            _ => expr.visit_children_mut(&mut |child| self.settle(child)),
         }
     }
 

@@ -110,13 +110,16 @@ impl Binder<'_> {
         high: &ast::Expr,
         position: u32,
     ) -> Result<Typed> {
-        let (value, low, high) = (self.bind(e)?, self.bind(low)?, self.bind(high)?);
+        let (mut value, low) = (self.bind(e)?, self.bind(low)?);
         let again = self.copy(&value)?;
         let (below, above, kind) = match negated {
             false => (">=", "<=", BoolExprType::And),
             true => ("<", ">", BoolExprType::Or),
         };
         let first = self.operation(below, again, low, e)?;
+        // The first comparison may have told the types of parameters.
+        self.params.settle(&mut value.expr);
+        let high = self.bind(high)?;
         let second = self.operation(above, value, high, e)?;
         let first = self.boolean(Typed::new(first, position), "BETWEEN")?;
         let second = self.boolean(Typed::new(second, position), "BETWEEN")?;

@@ -148,7 +148,9 @@ impl Connection {
         let handed_on = Vec::new();
         let scan = Node::Scan(TableRead { table, schema, alias: None, mode, decode, handed_on });
         let root = Arc::new(Node::Project { input: Box::new(scan), output });
-        Ok(SelectPlan { root, columns: descs })
+        let mut params = ParamTypes::default();
+        Planner { source, catalog: &mut self.host, params: &mut params }
+            .shown(SelectPlan { root, columns: descs })
     }
 
     fn copy_out(
@@ -170,7 +172,8 @@ impl Connection {
         }
         let mut rows = 0u64;
         self.show_cursors(&plan.root, None);
-        let mut cursor = Cursor::new(&plan.root, Arc::from([]));
+        let root = plan.with_oids(|_| format == Format::Binary);
+        let mut cursor = Cursor::new(&root, Arc::from([]));
         cursor.use_workers();
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();

@@ -41,7 +41,8 @@ impl Connection {
         self.check_changes(&plan.root)?;
         let snapshot = self.host.call_if_any(Session::statement_snapshot)?;
         let scrolls = declare.scroll.unwrap_or_else(|| plan.root.scrolls());
-        let rows = QueryRows::new(&plan.root, params, snapshot, scrolls, &self.host);
+        let root = plan.with_oids(|_| declare.binary);
+        let rows = QueryRows::new(&root, params, snapshot, scrolls, &self.host);
         let portal = Portal {
             prepared: Arc::new(Prepared {
                 statement: Some(statement.clone()),

@@ -189,7 +189,9 @@ impl Connection {
     ) -> Portal {
         let progress = match &plan {
             Plan::Select(plan) => {
-                let rows = QueryRows::new(&plan.root, &params, snapshot, false, &self.host);
+                let binary = |n: usize| formats.get(n) == Some(&Format::Binary);
+                let root = plan.with_oids(binary);
+                let rows = QueryRows::new(&root, &params, snapshot, false, &self.host);
                 Progress::Query(Box::new(rows))
             }
             _ => Progress::Fresh,

@@ -1,7 +1,6 @@
 //! The expressions and the predicate of CREATE INDEX.
 
 use super::state::Connection;
-use crate::analyze::Scope;
 use crate::error::Result;
 use crate::parse::{CreateIndex, KeyColumn, Source};
 use crate::plan::{AnalyzedKey, ParamTypes, Planner};
@@ -15,11 +14,10 @@ impl Connection {
         table: &Table,
         source: &Source,
     ) -> Result<Vec<Option<AnalyzedKey>>> {
-        let scope = Scope::of_table(table);
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         let mut analyzed =
-            |key: &KeyColumn| key.expr.as_ref().map(|e| planner.index_key(e, &scope)).transpose();
+            |key: &KeyColumn| key.expr.as_ref().map(|e| planner.index_key(e, table)).transpose();
         keys.iter().map(&mut analyzed).collect()
     }
 
@@ -30,9 +28,8 @@ impl Connection {
         table: &Table,
         source: &Source,
     ) -> Result<Option<StoredExpr>> {
-        let scope = Scope::of_table(table);
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
-        create.predicate.as_ref().map(|e| planner.index_predicate(e, &scope)).transpose()
+        create.predicate.as_ref().map(|e| planner.index_predicate(e, table)).transpose()
     }
 }

@@ -72,6 +72,7 @@ impl Connection {
         };
         self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
+        self.check_not_in_use("CREATE INDEX", table.oid, &table.name)?;
         let keys = self.analyzed_keys(&create.index.keys, &table, source)?;
         let names = self.host.names();
         let mut def = definition(&create.index, &create.method, (&table, &keys), names)?;
@@ -268,7 +269,9 @@ impl Connection {
             self.end_implicit()?;
             self.host.call(|session| session.reindex_table_concurrently(&table))?
         } else {
-            self.check_not_in_use("REINDEX INDEX", table.oid, &table.name)?;
+            for index in &table.indexes {
+                self.check_index_not_in_use("REINDEX INDEX", &index.name)?;
+            }
             self.host.call(|session| session.reindex_table(&table))?
         };
         if !any {

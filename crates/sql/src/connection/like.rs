@@ -4,6 +4,7 @@
 
 use super::state::Connection;
 use super::table_columns::TableParts;
+use crate::analyze::type_name;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     CreateTable, LikeClause, LikeOptions, NewColumn, QualifiedName, SequenceClauses, new_column_of,
@@ -15,7 +16,7 @@ use forebay_engine::{
     CheckDef, Column, ColumnDef, CommentedPart, EngineError, LockMode, Oid, SequenceOptions,
     StoredExpr, Table, ToastCompression, quoted, wrong_kind,
 };
-use forebay_types::{format_type, oids};
+use forebay_types::{format_type, oids, type_info};
 use std::sync::Arc;
 
 /// An expression over the rows of a table as one over those of a new table, by the columns' names.
@@ -105,6 +106,10 @@ impl Connection {
         (place, column): (usize, &Column),
         options: LikeOptions,
     ) -> Result<NewColumn> {
+        if type_info(column.type_oid).is_none() {
+            let ty = type_name(self.host.names(), column.type_oid)?;
+            return Err(SqlError::unsupported(format!("a column of type {ty}")));
+        }
         let (name, ty) = (quoted(&column.name), format_type(column.type_oid, Some(column.typmod)));
         let mut new = new_column_of(&format!("{name} {ty}"))?;
         new.collation = self.collation_like(column)?;

@@ -6,7 +6,8 @@ use crate::error::{Result, SqlError, state};
 use crate::parse::{LockTables, QualifiedName};
 use crate::plan::Catalog;
 use crate::views::View;
-use forebay_engine::{EngineError, wrong_kind};
+use forebay_engine::{EngineError, Table, wrong_kind};
+use std::sync::Arc;
 
 /// The name of a session's own schema.
 pub(super) const PG_TEMP: &str = "pg_temp";
@@ -17,7 +18,7 @@ impl Connection {
         self.require_block("LOCK TABLE")?;
         for name in &lock.names {
             let schema = name.schema.as_deref();
-            if let Some(table) = self.host.table(schema, &name.name)?.filter(|t| t.kind == b'S') {
+            if let Some(table) = self.host.table(schema, &name.name)?.filter(is_no_table) {
                 let message = format!("cannot lock relation \"{}\"", table.name);
                 return Err(EngineError::from(wrong_kind(table.kind, message)).into());
             }
@@ -49,6 +50,11 @@ impl Connection {
         let message = format!("relation \"{}\" does not exist", name.display());
         Ok(SqlError::new(state::UNDEFINED_TABLE, message))
     }
+}
+
+/// Whether LOCK TABLE refuses a relation that has rows.
+fn is_no_table(relation: &Arc<Table>) -> bool {
+    matches!(relation.kind, b'S' | b'm')
 }
 
 /// Whether a name means a view.

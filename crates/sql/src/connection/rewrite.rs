@@ -5,7 +5,7 @@ use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Host, Loader, Row, RowStore, complete, eval};
 use crate::parse::Source;
 use crate::plan::{ParamTypes, Planner, RowRules, live_columns};
-use forebay_engine::{Column, Oid, Part, Table};
+use forebay_engine::{Column, ObjectName, Oid, Part, Table};
 use forebay_types::Datum;
 use std::sync::Arc;
 
@@ -142,7 +142,11 @@ fn violated(table: &Table, check: &str) -> SqlError {
     let relation = &table.name;
     let message =
         format!("check constraint \"{check}\" of relation \"{relation}\" is violated by some row");
-    SqlError::new("23514", message)
+    SqlError::new("23514", message).about(ObjectName {
+        schema: table.schema.clone(),
+        table: relation.clone(),
+        constraint: check.to_owned(),
+    })
 }
 
 /// Shows the values of the live columns of each row, none of them stored elsewhere.

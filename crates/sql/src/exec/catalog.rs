@@ -3,16 +3,13 @@
 use super::eval::eval;
 use super::functions::{self, reg_input::oid_of};
 use super::host::{Host, NamedRow};
+use super::names::LooksUp;
 use crate::analyze::{Names, SearchPath};
 use crate::error::{Result, SqlError};
 use crate::plan::{Builtin, Catalog, Expr, is_reg};
 use crate::settings::PlanSettings;
 use forebay_collation::Collation;
-use forebay_engine::syscache::{
-    AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
-    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses,
-    OperatorRow, OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
-};
+use forebay_engine::syscache::{Lookup, TypeRow};
 use forebay_engine::{LockMode, Session, Table, TableIndex};
 use forebay_types::{Datum, Oid, SqlType, text_in_as};
 use std::sync::Arc;
@@ -50,78 +47,22 @@ impl Host {
     }
 }
 
-impl Names for Host {
-    fn step(&self) -> Result<()> {
+impl LooksUp for Host {
+    fn row_of<K: Lookup>(&mut self, key: K) -> Result<K::Row> {
+        self.look_up(key)
+    }
+
+    fn planning_step(&self) -> Result<()> {
         Host::step(self)
     }
 
-    fn search_path(&mut self) -> Result<SearchPath> {
+    fn path_of_names(&mut self) -> Result<SearchPath> {
         let path = self.call(Session::search_path)?;
         // Types, functions and operators are not looked for among temporary tables.
         Ok(path.iter().filter_map(|entry| entry.namespace).collect())
     }
 
-    fn namespace(&mut self, name: &str) -> Result<Option<Oid>> {
-        Ok(self.look_up(NamespaceNamed(name.into()))?.map(|row| row.oid))
-    }
-
-    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
-        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
-    }
-
-    fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>> {
-        self.look_up(TypeByOid(oid))
-    }
-
-    fn type_named(&mut self, namespace: Oid, name: &str) -> Result<Option<Arc<TypeRow>>> {
-        self.look_up(TypeNamed { namespace, name: name.into() })
-    }
-
-    fn proc_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<ProcRow>>> {
-        match functions::own::by_oid(oid) {
-            Some(own) => Ok(Some(Arc::clone(own))),
-            None => self.look_up(ProcByOid(oid)),
-        }
-    }
-
-    fn procs_named(&mut self, name: &str) -> Result<Arc<[Arc<ProcRow>]>> {
-        let rows = self.look_up(ProcsNamed(name.into()))?;
-        let own: Vec<_> = functions::own::named(name).cloned().collect();
-        match own.is_empty() {
-            true => Ok(rows),
-            false => Ok(rows.iter().cloned().chain(own).collect()),
-        }
-    }
-
-    fn operator_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<OperatorRow>>> {
-        self.look_up(OperatorByOid(oid))
-    }
-
-    fn operators_named(&mut self, name: &str) -> Result<Arc<[Arc<OperatorRow>]>> {
-        self.look_up(OperatorsNamed(name.into()))
-    }
-
-    fn cast(&mut self, source: Oid, target: Oid) -> Result<Option<CastRow>> {
-        self.look_up(CastBetween { source, target })
-    }
-
-    fn operator_classes(&mut self, method: Oid) -> Result<Arc<[OpclassRow]>> {
-        self.look_up(OperatorClasses(method))
-    }
-
-    fn family_members(&mut self, operator: Oid) -> Result<Arc<[AmopRow]>> {
-        self.look_up(FamilyMembers(operator))
-    }
-
-    fn collation_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<CollationRow>>> {
-        self.look_up(CollationByOid(oid))
-    }
-
-    fn collations_named(&mut self, name: &str) -> Result<Arc<[Arc<CollationRow>]>> {
-        self.look_up(CollationsNamed(name.into()))
-    }
-
-    fn input(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
+    fn value_of(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
         match ty.oid {
             reg if is_reg(reg) => {
                 let oid = oid_of(text, reg, self)?;

@@ -5,6 +5,7 @@
 use super::eval::{eval, is_true};
 use super::functions;
 use super::host::{Host, Identity};
+use super::names::LooksUp;
 use super::tree_names::{TreeNames, TreeSource};
 use crate::analyze::{Names, SearchPath};
 use crate::error::{Result, SqlError, state};
@@ -15,11 +16,7 @@ use crate::settings::{
 use forebay_aio::sync::Mutex;
 use forebay_collation::Collation;
 use forebay_engine::nodes::{Style, deparse, looks_like_function, type_of};
-use forebay_engine::syscache::{
-    AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
-    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses,
-    OperatorRow, OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
-};
+use forebay_engine::syscache::{Lookup, TypeRow};
 use forebay_engine::{
     AccessError, CatalogError, Column, EngineError, ExpressionError, IndexCompiler,
     IndexExpressions, IndexTrees, LockMode, RowSource, StoredValues, Table, TableIndex,
@@ -171,83 +168,29 @@ struct Rows<'r> {
     host: Host,
 }
 
-impl Rows<'_> {
-    fn look_up<K: Lookup>(&mut self, key: K) -> Result<K::Row> {
-        Ok(key.read(self.source).map_err(EngineError::from)?)
-    }
-}
-
 /// What asks for names of tables is not lowered here.
 fn no_tables<T>() -> Result<T> {
     Err(SqlError::new(state::INTERNAL_ERROR, "an index's expression names a relation"))
 }
 
-impl Names for Rows<'_> {
-    fn step(&self) -> Result<()> {
+impl LooksUp for Rows<'_> {
+    fn row_of<K: Lookup>(&mut self, key: K) -> Result<K::Row> {
+        Ok(key.read(self.source).map_err(EngineError::from)?)
+    }
+
+    fn planning_step(&self) -> Result<()> {
         Ok(())
     }
 
-    fn search_path(&mut self) -> Result<SearchPath> {
+    fn path_of_names(&mut self) -> Result<SearchPath> {
         /// pg_catalog
         const SYSTEM: Oid = 11;
         Ok(SearchPath::from_slice(&[SYSTEM]))
     }
 
-    fn namespace(&mut self, name: &str) -> Result<Option<Oid>> {
-        Ok(self.look_up(NamespaceNamed(name.into()))?.map(|row| row.oid))
-    }
-
-    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
-        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
-    }
-
-    fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>> {
-        self.look_up(TypeByOid(oid))
-    }
-
-    fn type_named(&mut self, namespace: Oid, name: &str) -> Result<Option<Arc<TypeRow>>> {
-        self.look_up(TypeNamed { namespace, name: name.into() })
-    }
-
-    fn proc_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<ProcRow>>> {
-        self.look_up(ProcByOid(oid))
-    }
-
-    fn procs_named(&mut self, name: &str) -> Result<Arc<[Arc<ProcRow>]>> {
-        self.look_up(ProcsNamed(name.into()))
-    }
-
-    fn operator_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<OperatorRow>>> {
-        self.look_up(OperatorByOid(oid))
-    }
-
-    fn operators_named(&mut self, name: &str) -> Result<Arc<[Arc<OperatorRow>]>> {
-        self.look_up(OperatorsNamed(name.into()))
-    }
-
-    fn cast(&mut self, source: Oid, target: Oid) -> Result<Option<CastRow>> {
-        self.look_up(CastBetween { source, target })
-    }
-
-    fn operator_classes(&mut self, method: Oid) -> Result<Arc<[OpclassRow]>> {
-        self.look_up(OperatorClasses(method))
-    }
-
-    fn family_members(&mut self, operator: Oid) -> Result<Arc<[AmopRow]>> {
-        self.look_up(FamilyMembers(operator))
-    }
-
-    fn collation_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<CollationRow>>> {
-        self.look_up(CollationByOid(oid))
-    }
-
-    fn collations_named(&mut self, name: &str) -> Result<Arc<[Arc<CollationRow>]>> {
-        self.look_up(CollationsNamed(name.into()))
-    }
-
-    fn input(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
+    fn value_of(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
         match SqlType::from_oid(ty.oid) {
-            Some(_) => self.host.input(text, ty, typmod),
+            Some(_) => self.host.value_of(text, ty, typmod),
             None => Err(SqlError::unsupported(format!("a value of type {}", ty.name))),
         }
     }

@@ -8,7 +8,8 @@ use super::scan::{Sieve, decode};
 use crate::error::Result;
 use crate::plan::{Comparison, IndexCondition, IndexRead};
 use forebay_engine::{
-    Condition, Direction, EngineError, IndexRows, IndexScanOptions, Operator, ScanStats, TableIndex,
+    Condition, Direction, EngineError, EntrySource, IndexRows, IndexScanOptions, Operator,
+    ScanStats, TableIndex,
 };
 use forebay_types::Datum;
 
@@ -83,16 +84,18 @@ impl IndexScan {
         visit: Visit<'_>,
     ) -> Result<Flow> {
         let IndexScan { rows, direction } = self;
-        let columns: Vec<usize> = scan.index.table_columns().collect();
+        let sources: Vec<EntrySource> = scan.index.sources().collect();
         loop {
             let Some(entry) = host.call(|session| rows.next_entry(session, *direction))? else {
                 return Ok(Flow::Continue);
             };
-            let mut found: Vec<Datum<'_>> = Vec::with_capacity(columns.len());
-            entry.decode_into(columns.len(), &mut found)?;
+            let mut found: Vec<Datum<'_>> = Vec::with_capacity(sources.len());
+            entry.decode_into(sources.len(), &mut found)?;
             let mut values = vec![Datum::Null; scan.read.table.columns.len()];
-            for (column, value) in columns.iter().zip(found) {
-                if let Some(slot) = values.get_mut(*column) {
+            for (source, value) in sources.iter().zip(found) {
+                if let EntrySource::Column(column) = source
+                    && let Some(slot) = values.get_mut(*column)
+                {
                     *slot = value;
                 }
             }

@@ -19,7 +19,8 @@
 //! - `measure.rs`: what operators do, for EXPLAIN ANALYZE
 //! - `cursors.rs`: the row that WHERE CURRENT OF means
 //! - `rowsets.rs`: functions whose result is a row, or several
-//! - `catalog.rs`: the catalogs, for the planner; `tree_names.rs`: for texts of stored trees
+//! - `catalog.rs`: the catalogs, for the planner; `names.rs`: for analysis; `tree_names.rs`: for
+//!   texts of stored trees
 //! - `index_expressions.rs`: expressions and predicates of indexes, for the engine
 //! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
 //!   transaction's modes
@@ -43,6 +44,7 @@ mod lock;
 mod measure;
 mod modes;
 mod modify;
+mod names;
 mod operator;
 mod parallel;
 mod parts;

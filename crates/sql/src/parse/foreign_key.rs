@@ -183,9 +183,10 @@ pub(super) fn attributes(c: &mut Cursor<'_>, of_column: bool) -> Result<Attribut
     let mut set = Vec::new();
     loop {
         let at = c.position();
-        let Some((_, number, other)) = ALL.iter().find(|(words, ..)| c.accept_all(words)) else {
-            break;
-        };
+        // NOT VALID is for constraints of tables alone.
+        let known = |number: u8| !(of_column && number == 4);
+        let next = ALL.iter().find(|(words, number, _)| known(*number) && c.accept_all(words));
+        let Some((_, number, other)) = next else { break };
         let syntax = |message: &str| SqlError::new(state::SYNTAX_ERROR, message).at(at);
         set.push(*number);
         if set.contains(&0) && set.contains(&3) {

@@ -18,13 +18,14 @@ pub struct ComputedIndex {
     pub predicate: Vec<Expr>,
 }
 
-/// The columns of a table by their numbers.
+/// The columns of a table by their numbers, but for virtual ones: rows do not have them.
 struct Numbered<'t>(&'t [Column]);
 
 impl Columns for Numbered<'_> {
     fn index_of(&self, var: &Var) -> Option<usize> {
         let index = usize::try_from(var.varattno).ok()?.checked_sub(1)?;
-        (var.varno == 1 && self.0.get(index).is_some_and(|c| !c.dropped)).then_some(index)
+        let stored = |c: &Column| !c.dropped && c.generated != b'v';
+        (var.varno == 1 && self.0.get(index).is_some_and(stored)).then_some(index)
     }
 }
 

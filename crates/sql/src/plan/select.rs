@@ -30,6 +30,27 @@ pub(super) enum Unknowns {
     Stay,
 }
 
+impl SelectPlan {
+    /// The plan for a client that wants some columns in binary form, which of a type like regclass
+    /// is the OID: the name is not looked up.
+    pub fn with_oids(&self, binary: impl Fn(usize) -> bool) -> Arc<Node> {
+        let is_oid = |n: usize| {
+            self.columns.get(n).is_some_and(|column| is_reg(column.type_oid())) && binary(n)
+        };
+        match &*self.root {
+            Node::Project { input, output } if (0..output.len()).any(is_oid) => {
+                let one = |(n, e): (usize, &Expr)| match is_oid(n) {
+                    true => Expr::Column(n),
+                    false => e.clone(),
+                };
+                let output = output.iter().enumerate().map(one).collect();
+                Arc::new(Node::Project { input: input.clone(), output })
+            }
+            _ => Arc::clone(&self.root),
+        }
+    }
+}
+
 impl Planner<'_> {
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
@@ -43,7 +64,7 @@ impl Planner<'_> {
     }
 
     /// The plan of what a client sees: of columns whose values are OIDs of rows, the text.
-    fn shown(&mut self, plan: SelectPlan) -> Result<SelectPlan> {
+    pub fn shown(&mut self, plan: SelectPlan) -> Result<SelectPlan> {
         let SelectPlan { root, columns } = plan;
         if !columns.iter().any(|column| is_reg(column.type_oid())) {
             return Ok(SelectPlan { root, columns });

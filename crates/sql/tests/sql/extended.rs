@@ -183,6 +183,40 @@ fn a_table_is_not_dropped_under_a_portal() {
     scratch.stop();
 }
 
+/// In binary form a regclass is its OID, in text form its name.
+#[test]
+fn names_of_rows_are_oids_in_binary_form() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    let query = "select 'pg_class'::regclass, 23::regtype, typinput from pg_type where oid = 23";
+    conn.parse("", query, &[]).expect("parse");
+    for (formats, expected) in [
+        (&[1_i16][..], "| \\x00\\x00\\x04\\xeb\t\\x00\\x00\\x00\\x17\t\\x00\\x00\\x00*"),
+        (&[0, 1, 0], "| pg_class\t\\x00\\x00\\x00\\x17\tint4in"),
+        (&[], "| pg_class\tinteger\tint4in"),
+    ] {
+        conn.bind("", "", &[], &[], formats).expect("bind");
+        let (rows, _) = execute(&mut conn, "", 0).expect("run");
+        assert_eq!(rows, [expected]);
+    }
+    support::run(&mut conn, "begin");
+    let declare = "declare c binary cursor for select 'pg_class'::regclass";
+    assert_eq!(support::run(&mut conn, declare)[0], "= DECLARE CURSOR");
+    assert_eq!(support::run(&mut conn, "fetch c")[1], "| \\x00\\x00\\x04\\xeb");
+    support::run(&mut conn, "create table named (a regclass)");
+    support::run(&mut conn, "insert into named values ('pg_class')");
+    for (copy, data) in [
+        ("copy named to stdout", "pg_class"),
+        ("copy named to stdout (format binary)", "\\x00\\x00\\x00\\x04\\x00\\x00\\x04\\xeb"),
+        ("copy (select * from named) to stdout (format binary)", "\\x00\\x00\\x04\\xeb"),
+    ] {
+        let lines = support::run(&mut conn, copy);
+        assert!(lines.iter().any(|line| line.contains(data)), "{copy}: {lines:?}");
+    }
+    conn.close();
+    scratch.stop();
+}
+
 #[test]
 fn sync_commits_and_errors_abort() {
     let scratch = Scratch::new();

@@ -312,3 +312,33 @@ fn drop_if_exists_skips_a_table_that_went_while_it_waited() {
     let lines = script("drop table t", "select * from t");
     assert_eq!(lines, ["! ERROR 42P01 relation \"t\" does not exist", "  position: 15", "Z I"]);
 }
+
+/// What goes along with a table is locked, too.
+#[test]
+fn a_drop_waits_for_who_uses_what_goes_along() {
+    let mut fixture = open("");
+    fixture.rows("create table owner (id int); create sequence s owned by owner.id");
+    let mut conn = fixture.connect();
+    let lines =
+        across(&mut fixture, "drop sequence s", || support::run(&mut conn, "drop table owner"));
+    assert_eq!(lines, ["= DROP TABLE", "Z I"]);
+    fixture.rows("create schema parents; create table parents.p (a int primary key, b int)");
+    fixture.rows("create table p (a int primary key, b int); create table used (a serial)");
+    fixture.rows("create table child (a int references p, b int references parents.p, c int)");
+    fixture.rows("alter table child alter c set default nextval('used_a_seq')");
+    for drop in [
+        "alter table p drop column a cascade",
+        "drop schema parents cascade",
+        "drop sequence used_a_seq cascade",
+    ] {
+        let found = across(&mut fixture, "insert into child (a, c) values (null, 1)", || {
+            support::run(&mut conn, drop);
+            rows(&mut conn, "select count(*) from child")
+        });
+        assert_eq!(found, ["1"], "{drop} has not waited");
+        fixture.rows("delete from child");
+    }
+    assert!(fixture.rows("select conname from pg_constraint where contype = 'f'").is_empty());
+    conn.close();
+    fixture.close();
+}

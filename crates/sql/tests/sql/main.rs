@@ -1,6 +1,8 @@
 //! Statements and their answers, many of them against what PostgreSQL 18 said. One program of many
 //! files.
 //!
+//! - [`adopted`]: Relations of PostgreSQL's directories of kinds that are not made here, changed by
+//!   both servers
 //! - [`analyze`]: ANALYZE, and that PostgreSQL 18 finds the same statistics
 //! - [`bitmaps`]: Bitmap scans against answers recorded from PostgreSQL 18; lossy ones; and what
 //!   other sessions' changes and vacuums make of them
@@ -67,6 +69,7 @@ mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adopted;
 mod analyze;
 mod bitmaps;
 mod buffers;

@@ -43,8 +43,14 @@ enum Piece {
     Text(char),
 }
 
+/// Most bytes of a format: a piece takes more memory than its text.
+const LONGEST: usize = 1 << 20;
+
 /// Cuts a format into its pieces.
 fn cut(format: &str) -> Result<Vec<Piece>> {
+    if format.len() > LONGEST {
+        return Err(ValueError::new("54000", "a format of more than 1 MB is not supported"));
+    }
     let (mut pieces, mut rest) = (Vec::new(), format);
     while !rest.is_empty() {
         let mut fill = true;

@@ -97,6 +97,13 @@ fn prefix(visible: bool, schema: Oid, host: &mut Host) -> Result<String> {
 }
 
 fn relation(oid: Oid, host: &mut Host) -> Result<Option<String>> {
+    // Tables are known to the session, so that rows of a query look nothing up.
+    if let Some(table) = host.table_by_oid(oid)? {
+        let found = host.table(None, &table.name);
+        let visible = matches!(found, Ok(Some(found)) if found.oid == oid);
+        let prefix = prefix(visible, table.namespace, host)?;
+        return Ok(Some(format!("{prefix}{}", quoted(&table.name))));
+    }
     let Some(found) = host.call(|session| session.relation_by_oid(oid))? else { return Ok(None) };
     let visible = relation_is_visible(oid, host)? == Some(true);
     let prefix = prefix(visible, found.namespace, host)?;
