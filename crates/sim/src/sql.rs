@@ -1,12 +1,13 @@
 //! Statements in SQL on a simulated disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_engine::{Session, SessionSettings};
 use forebay_sql::pieces::{LongValue, show_pieces};
 use forebay_sql::{
     ColumnDesc, Connection, Format, Identity, IsolationLevel, PlanSettings, RowRef, RowSink,
-    SetScope, SettingRow, Settings, Shown, SqlError, Step, TransactionModes,
+    SetScope, SettingRow, Settings, Shown, SqlError, Step, TransactionModes, TransactionStatus,
 };
 
 use crate::disk::SimDisk;
@@ -19,6 +20,7 @@ impl Settings for Defaults {
     fn show(&self, name: &str) -> Result<Shown, SqlError> {
         match name {
             "allow_in_place_tablespaces" => Ok(Shown { name: name.into(), value: "on".into() }),
+            "work_mem" => Ok(Shown { name: name.into(), value: "4MB".into() }),
             _ => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 Err(SqlError::new("42704", message))
@@ -45,7 +47,8 @@ impl Settings for Defaults {
         TransactionModes { isolation, read_only: false, deferrable: false }
     }
     fn engine(&self) -> SessionSettings {
-        SessionSettings::default()
+        // A wait would be for ever: there is one thread.
+        SessionSettings { lock_timeout: Duration::from_secs(1), ..SessionSettings::default() }
     }
     fn planning(&self) -> PlanSettings {
         PlanSettings::default()
@@ -152,6 +155,12 @@ impl Sql {
                 Step::Finished => return Ok(rows.0),
             }
         }
+    }
+
+    /// Whether a transaction block is open.
+    pub(crate) fn in_block(&self) -> bool {
+        let status = self.0.as_ref().map(Connection::transaction_status);
+        status.is_some_and(|status| status != TransactionStatus::Idle)
     }
 
     /// The first column of a query.

@@ -85,7 +85,7 @@ fn databases_are_made_and_dropped_whole() {
 #[test]
 fn ddl_is_whole_or_nothing_whatever_a_crash_leaves() {
     let template = ddl_disk().expect("init");
-    let stride = setting("FOREBAY_SIM_DDL_STRIDE", 61) as usize;
+    let stride = setting("FOREBAY_SIM_DDL_STRIDE", 23) as usize;
     let (n, tally) = run("ddl_is_whole", "FOREBAY_SIM_DDL", GROUPS.len() as u64, |seed| {
         ddl_cut_short(&template, seed, stride, None)
     });

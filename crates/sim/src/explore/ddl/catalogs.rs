@@ -72,7 +72,7 @@ const OBJECTS: [(&str, &str, &str); 6] = [
 ];
 
 /// What the catalogs and tables show.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Picture(BTreeMap<String, Vec<String>>);
 
 impl Picture {

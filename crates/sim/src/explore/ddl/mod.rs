@@ -91,7 +91,12 @@ fn shown(disk: &SimDisk, setup: Setup, group: &Group) -> Result<Vec<Picture>, St
     let mut shown = vec![picture(&mut other)?];
     for step in group.steps {
         do_step(&life, &mut sql, step)?;
-        shown.push(picture(&mut other)?);
+        let now = match sql.in_block() {
+            // It may have locked what is shown, and shows nothing to others.
+            true => shown.last().cloned().unwrap_or_default(),
+            false => picture(&mut other)?,
+        };
+        shown.push(now);
     }
     drop((sql, other));
     life.end().map_err(|error| error.to_string())?;

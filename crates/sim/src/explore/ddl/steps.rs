@@ -115,12 +115,13 @@ pub const GROUPS: [Group; 9] = [
     Group {
         name: "unlogged and temporary",
         steps: &[
-            "create unlogged table u (a int, t text)",
-            "insert into u values (1, 'x')",
-            "create temp table w (a serial primary key, t text); insert into w values (1, 'x')",
+            "create unlogged sequence u; select nextval('u')",
+            "create temp table w (a serial primary key, t text); insert into w values (1, 'x'); \
+             drop table w",
             "checkpoint",
-            "truncate u",
-            "drop table u; drop table w",
+            "alter sequence u restart 100",
+            "create table x (a int default nextval('u')); insert into x default values",
+            "drop table x; drop sequence u",
         ],
     },
     Group {
