@@ -51,6 +51,20 @@ planted_bugs! {
     DatabaseDirectoryNotSynced,
     /// The files of a database that is copied are not synced.
     DatabaseCopyNotSynced,
+    /// The creation of a relation's file is not logged.
+    FileCreationNotLogged,
+    /// A commit's record does not tell which files it removes.
+    CommitForgetsDroppedFiles,
+    /// What transactions that were cut off have left stays.
+    OrphansStay,
+    /// The files that they have left are removed without a record.
+    OrphansRemovedUnlogged,
+    /// The names of those files may come back.
+    OrphansNamesNotSynced,
+    /// Recovery forgets which identifiers were handed out since its redo pointer.
+    RecoveryIgnoresNewOids,
+    /// Rows of transactions that were cut off tell nothing of files.
+    OrphansIgnoreDeadRows,
     /// A flush of the WAL ends without a sync.
     WalFlushNotSynced,
     /// A failed sync of the WAL is tried again.

@@ -47,6 +47,16 @@ impl Databases {
         &self.none
     }
 
+    /// The data directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What all databases share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// A reader of the shared catalogs, which sees what is committed now.
     pub fn shared_reader<'a>(&'a self, backend: &'a mut Backend) -> Reader<'a> {
         let snapshot = self.shared.xacts.snapshot(&self.none.transaction());

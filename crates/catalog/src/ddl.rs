@@ -353,6 +353,7 @@ pub fn log_file(
     (rel, fork): (RelFileLocator, Fork),
     xid: Xid,
 ) -> Result<(), CatalogError> {
+    forebay_aio::planted_bug!(backend.io.aio(), FileCreationNotLogged, return Ok(()));
     let main = SmgrCreate { rel, fork }.encode();
     let record = Record {
         rmgr: Rmgr::SMGR,

@@ -57,6 +57,7 @@ mod oids;
 mod oldest;
 mod open_collations;
 mod options;
+mod owners;
 mod reader;
 mod relation_ddl;
 mod relations;
@@ -128,12 +129,13 @@ pub use keys::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
-pub use oids::OidCounter;
+pub use oids::{OidCounter, RESERVE as RESERVED_OIDS};
 pub use oldest::DatabaseIds;
 pub use options::{
     AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, of_table,
     storage_texts,
 };
+pub use owners::Owners;
 pub use reader::Reader;
 pub use relation_ddl::{
     ReplicaIdentity, check_alone, followers, mark_clustered, set_relation_owner,

@@ -84,6 +84,19 @@ impl RelationMaps {
         self.locator(catalog.oid, false, 0, 0).ok_or_else(|| unmapped(catalog.name))
     }
 
+    /// The files of all shared catalogs.
+    pub(crate) fn shared_files(&self) -> impl Iterator<Item = RelFileLocator> {
+        self.shared.mappings().iter().map(|(_, file)| RelFileLocator::shared(*file))
+    }
+
+    /// The files of the database's catalogs that are in its map.
+    pub(crate) fn local_files(&self) -> impl Iterator<Item = RelFileLocator> {
+        self.local.iter().flat_map(|LocalMap { database, tablespace, map }| {
+            let (spc, db) = (*tablespace, *database);
+            map.mappings().iter().map(move |&(_, rel)| RelFileLocator { spc, db, rel })
+        })
+    }
+
     /// The map of the database.
     pub(crate) fn local_map(&self) -> Option<&RelMap> {
         self.local.as_ref().map(|local| &local.map)

@@ -11,7 +11,7 @@ use forebay_types::Oid;
 use forebay_wal::{Record, Wal, WalError};
 
 /// Number of identifiers that a record reserves.
-const RESERVE: u32 = 8192;
+pub const RESERVE: u32 = 8192;
 
 #[derive(Debug)]
 struct State {
@@ -40,11 +40,7 @@ impl OidCounter {
             *state = State { next: FIRST_NORMAL_OID, reserved: 0 };
         }
         if state.reserved == 0 {
-            let main = xlog::encode_next_oid(state.next.wrapping_add(RESERVE));
-            let record =
-                Record { rmgr: Rmgr::XLOG, info: xlog::NEXTOID, xid: 0, main: &main, blocks: &[] };
-            wal.insert(io, &record)?;
-            state.reserved = RESERVE;
+            state.reserve(io, wal)?;
         }
         let oid = state.next;
         state.next = oid.wrapping_add(1);
@@ -52,9 +48,38 @@ impl OidCounter {
         Ok(oid)
     }
 
-    /// The value for a checkpoint: the first that is not reserved, or at a shutdown the next one.
-    pub fn for_checkpoint(&self, shutdown: bool) -> Oid {
-        let state = self.state.lock();
-        if shutdown { state.next } else { state.next.wrapping_add(state.reserved) }
+    /// The next identifier, which nothing has yet. A checkpoint asks for it before it moves its redo
+    /// pointer, and then calls [`OidCounter::reserve_anew`].
+    pub fn next(&self) -> Oid {
+        self.state.lock().next
+    }
+
+    /// From now on a crash does not lose what is handed out, although recovery begins behind the
+    /// records so far, with `first` as the next identifier.
+    ///
+    /// PostgreSQL's checkpoint has the first identifier that is not reserved. With the next one
+    /// instead, a recovery knows which identifiers were handed out since its redo pointer, up to a
+    /// few in between: a file that has one of these for its name is new.
+    pub fn reserve_anew(
+        &self,
+        io: &mut aio::IoBackend,
+        wal: &Wal,
+        first: Oid,
+    ) -> Result<(), WalError> {
+        let mut state = self.state.lock();
+        state.reserved = 0;
+        // The record of those may lie before the redo pointer.
+        if state.next != first { state.reserve(io, wal) } else { Ok(()) }
+    }
+}
+
+impl State {
+    fn reserve(&mut self, io: &mut aio::IoBackend, wal: &Wal) -> Result<(), WalError> {
+        let main = xlog::encode_next_oid(self.next.wrapping_add(RESERVE));
+        let record =
+            Record { rmgr: Rmgr::XLOG, info: xlog::NEXTOID, xid: 0, main: &main, blocks: &[] };
+        wal.insert(io, &record)?;
+        self.reserved = RESERVE;
+        Ok(())
     }
 }

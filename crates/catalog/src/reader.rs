@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The first columns of a row.
-fn decode<'t>(
+pub(crate) fn decode<'t>(
     table: &Table,
     columns: usize,
     tuple: HeapTuple<'t>,

@@ -1,7 +1,6 @@
 //! Opening a data directory: from its files to a core with sessions and threads.
 
-use std::collections::{BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
@@ -10,13 +9,10 @@ use forebay_aio::sync::atomic::AtomicU8;
 use forebay_aio::sync::{Mutex, RwLock};
 use forebay_catalog::{Databases, KnownTrees, OidCounter, RelationMaps, Shared};
 use forebay_format::control::{ControlFile, DbState};
-use forebay_format::ids::FIRST_NORMAL_OID;
-use forebay_format::wal::database::DatabasePlace;
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
 use forebay_txn::{Clog, DatabaseName, MultiCounters, MultiXacts, XactManager};
-use forebay_types::Oid;
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
@@ -33,6 +29,7 @@ use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::id_limits;
 use crate::io;
+use crate::orphans;
 use crate::recovery::{self, Started, Startup};
 use crate::registry::Registry;
 use crate::relation_stats::{self, Statistics};
@@ -128,7 +125,7 @@ fn open_core(
         wal_writer: WalWriterLatch::default(),
         backups: RunningBackups::default(),
     });
-    complete(core, backend, started.recovered, started.ended.is_some())
+    complete(core, backend, &started)
 }
 
 /// The databases, none of them entered. Recovery may have replaced their maps.
@@ -193,45 +190,31 @@ fn multi_counters(point: &CheckPoint) -> MultiCounters {
 fn complete(
     core: Arc<Core>,
     backend: &mut Backend,
-    recovered: bool,
-    new_timeline: bool,
+    started: &Started,
 ) -> Result<Arc<Core>, EngineError> {
+    let (recovered, branched) = (started.recovered, started.ended.is_some());
     id_limits::set_at_start(&core, backend)?;
     if !recovered {
         let kept = relation_stats::read(&mut backend.io, &core.dir, &core.control.get());
         core.statistics.load(kept);
     }
     relation_stats::discard(&mut backend.io, &core.dir);
-    remove_lost_databases(&core, backend)?;
-    if recovered {
-        checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
-        if new_timeline {
-            recovery::finish(&core, &mut backend.io)?;
-        }
-    } else {
+    let remove = |backend: &mut Backend| orphans::remove(&core, backend, &started.made, recovered);
+    if !recovered {
         core.control.set_state(&mut backend.io, DbState::Production)?;
+        remove(backend)?;
+    } else if !branched {
+        remove(backend)?;
+        checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
+    } else {
+        // Begun again, a recovery from an archive stops where its timeline begins: before the
+        // records of what is removed.
+        checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
+        recovery::finish(&core, &mut backend.io)?;
+        remove(backend)?;
     }
     core.watch_log();
     Ok(core)
-}
-
-/// Removes directories of databases whose creation was cut short by a crash or a stop: no row tells
-/// of them, and nothing else uses their names. Those that initdb makes always have rows.
-fn remove_lost_databases(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
-    let known = core.databases.shared_reader(backend).all_databases()?;
-    let known: HashSet<Oid> = known.iter().map(|database| database.oid).collect();
-    let dirs = forebay_storage::database_dirs(core.aio.namespace().as_ref(), &core.dir)?;
-    let number = |dir: &PathBuf| dir.file_name()?.to_str()?.parse::<Oid>().ok();
-    let lost: BTreeSet<Oid> = dirs.iter().filter_map(number).collect();
-    for db in lost.into_iter().filter(|db| *db >= FIRST_NORMAL_OID && !known.contains(db)) {
-        core.pool.drop_database(backend, db);
-        let smgr = core.pool.smgr();
-        for spc in smgr.tablespaces_of(db)? {
-            smgr.remove_database(DatabasePlace { db, spc })?;
-        }
-        tracing::info!("removed the files of database {db}, whose creation was not completed");
-    }
-    Ok(())
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.

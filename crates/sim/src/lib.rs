@@ -11,6 +11,7 @@ mod image;
 mod model;
 mod names;
 mod rows;
+mod sql;
 mod survival;
 pub mod workload;
 

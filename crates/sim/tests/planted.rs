@@ -12,10 +12,10 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short,
-    databases_cut_short, databases_disk, every_crash, every_failure, long_values_cut_short,
-    lying_writes, old_ids_disks, old_ids_removed, recovery_again, recovery_moved_back,
-    restores_cut_short, row_lives, run_with, sequences_cut_short, sequences_disk, trees_cut_short,
-    vacuums_cut_short, wal_rot,
+    databases_cut_short, databases_disk, ddl_cut_short, ddl_disk, every_crash, every_failure,
+    long_values_cut_short, lying_writes, old_ids_disks, old_ids_removed, recovery_again,
+    recovery_moved_back, restores_cut_short, row_lives, run_with, sequences_cut_short,
+    sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, long_values_disk, rows_disk};
@@ -61,6 +61,8 @@ enum By {
     Trees,
     /// Crashes while databases are made and dropped.
     Databases,
+    /// Crashes within DDL.
+    Ddl,
     /// Crashes while values are stored out of line.
     LongValues,
     /// Crashes while sequences hand out values.
@@ -131,6 +133,13 @@ fn caught_by(bug: PlantedBug) -> By {
         PlantedBug::CopiedPagesNotLogged
         | PlantedBug::DatabaseDirectoryNotSynced
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
+        PlantedBug::FileCreationNotLogged
+        | PlantedBug::CommitForgetsDroppedFiles
+        | PlantedBug::OrphansStay
+        | PlantedBug::OrphansRemovedUnlogged
+        | PlantedBug::OrphansNamesNotSynced
+        | PlantedBug::OrphansIgnoreDeadRows
+        | PlantedBug::RecoveryIgnoresNewOids => By::Ddl,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
         PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
             By::Sequences
@@ -153,6 +162,7 @@ struct Templates {
     trees: SimDisk,
     long_values: SimDisk,
     databases: SimDisk,
+    ddl: SimDisk,
     sequences: SimDisk,
     old_ids: [SimDisk; 2],
 }
@@ -165,8 +175,8 @@ impl Templates {
         let (long_values, old_ids) = (long_values_disk(), old_ids_disks());
         let (long_values, old_ids) = (long_values.expect("init"), old_ids.expect("init"));
         let databases = databases_disk().expect("init");
-        let sequences = sequences_disk().expect("init");
-        Templates { fresh, rows, indexed, trees, long_values, databases, sequences, old_ids }
+        let (sequences, ddl) = (sequences_disk().expect("init"), ddl_disk().expect("init"));
+        Templates { fresh, rows, indexed, trees, long_values, databases, ddl, sequences, old_ids }
     }
 
     fn of(&self, by: By) -> &SimDisk {
@@ -176,6 +186,7 @@ impl Templates {
             By::Trees => &self.trees,
             By::LongValues => &self.long_values,
             By::Databases => &self.databases,
+            By::Ddl => &self.ddl,
             By::Sequences => &self.sequences,
             _ => &self.fresh,
         }
@@ -212,6 +223,7 @@ fn catch(
         By::Trees => trees_cut_short(template, seed, 97, Some(bug)),
         By::LongValues => long_values_cut_short(template, seed, stride(seed), Some(bug)),
         By::Databases => databases_cut_short(template, seed, 97, Some(bug)),
+        By::Ddl => ddl_cut_short(template, seed, 31, Some(bug)),
         By::Sequences => sequences_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
@@ -273,6 +285,7 @@ fn every_planted_bug_is_reached() {
                 | By::Trees
                 | By::LongValues
                 | By::Databases
+                | By::Ddl
                 | By::Sequences
         )
     };

@@ -295,7 +295,9 @@ impl XactManager {
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
         let stamp = CommitStamp { time: timestamp(), origin: 0 };
-        let end = XactEnd { subxacts, time: stamp.time, ..end };
+        let mut rels = end.rels;
+        forebay_aio::planted_bug!(io.aio(), CommitForgetsDroppedFiles, rels.clear());
+        let end = XactEnd { subxacts, time: stamp.time, rels, ..end };
         let inserted = self.log_end(io, xact::COMMIT, xid.xid(), end)?;
         *tx = tx.another();
         if options.wait || !drop.is_empty() {

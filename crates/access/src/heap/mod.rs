@@ -43,6 +43,7 @@
 //! | `shared_blocks.rs` | [`SharedBlocks`]: blocks handed out to scans that share them |
 //! | `sample.rs` | [`Sample`]: a random sample of the live rows |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
+//! | `versions.rs` | [`VersionFate`]: all versions of a table's rows, and what became of them |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
 //! page, insert the record, set the page's LSN, unlock. The buffer is dirty before its record
@@ -88,6 +89,7 @@ mod vacuum_indexes;
 mod vacuum_job;
 mod vacuum_page;
 mod vacuum_visit;
+mod versions;
 mod visibility;
 mod visible;
 mod wait;
@@ -121,5 +123,6 @@ pub use vacuum_job::{
     IndexCleanup, IndexesJob, Pace, PageCost, Removed, TableIndexes, VacuumJob, VacuumReport,
 };
 pub(crate) use vacuum_visit::wait_for as wait_for_cleanup;
+pub use versions::VersionFate;
 pub use visibility::Visibility;
 pub use wait::RowWaiter;

@@ -43,10 +43,12 @@ impl ResourceManager for DatabaseRedo {
         match record.kind() {
             database::CREATE_FILE_COPY => {
                 let copy = FileCopy::decode(main).map_err(damaged(record))?;
+                ctx.made.databases.insert(copy.to.db);
                 self.copy(record, ctx, copy)
             }
             database::CREATE_WAL_LOG => {
                 let place = database::decode_wal_log(main).map_err(damaged(record))?;
+                ctx.made.databases.insert(place.db);
                 let (pool, io) = (ctx.pool, &mut ctx.backend.io);
                 pool.smgr().make_database(io, place, true).map_err(storage(record))
             }
@@ -121,6 +123,7 @@ impl ResourceManager for TablespaceRedo {
             tablespace::CREATE => {
                 let TablespaceCreate { oid, location } =
                     TablespaceCreate::decode(main).map_err(damaged(record))?;
+                ctx.made.tablespaces.insert(oid);
                 let made = ctx.pool.smgr().make_tablespace(oid, Path::new(&location), true);
                 made.map_err(storage(record))
             }
@@ -128,7 +131,7 @@ impl ResourceManager for TablespaceRedo {
                 let oid = tablespace::decode_drop(main).map_err(damaged(record))?;
                 ctx.before_files_go(record)?;
                 ctx.pool.smgr().close_files();
-                ctx.pool.smgr().remove_tablespace(oid, true).map(drop).map_err(storage(record))
+                ctx.pool.smgr().remove_tablespace(oid).map(drop).map_err(storage(record))
             }
             _ => Err(record.unsupported()),
         }

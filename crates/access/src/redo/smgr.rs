@@ -28,6 +28,7 @@ impl ResourceManager for SmgrRedo {
             smgr::CREATE => {
                 let create = smgr::SmgrCreate::decode(main)
                     .map_err(|error| record.damaged(error.to_string()))?;
+                ctx.made.files.insert(create.rel);
                 ctx.pool.smgr().create(create.rel, create.fork, true).map_err(storage)
             }
             smgr::TRUNCATE => {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL
-//! that is not replayed.
+//! that is not replayed. Only that of OIDs is read before, and reserved anew afterwards.
 
 use std::collections::HashMap;
 
@@ -111,7 +111,11 @@ fn begin(
     } else {
         CheckpointKind::Online { wal_level: WAL_LEVEL.unsigned_abs() }
     };
+    let next_oid = core.oids.next();
     let redo = core.wal.begin_checkpoint(&mut backend.io, kind)?;
+    if !quiet {
+        core.oids.reserve_anew(&mut backend.io, &core.wal, next_oid)?;
+    }
     let timeline = core.wal.config().timeline;
     let mut point = CheckPoint {
         redo,
@@ -121,7 +125,7 @@ fn begin(
         full_page_writes: core.config.full_page_writes,
         wal_level: WAL_LEVEL,
         next_xid: core.xacts.next_xid(),
-        next_oid: core.oids.for_checkpoint(quiet),
+        next_oid,
         time: unix_seconds(),
         oldest_active_xid: if quiet { INVALID_XID } else { core.xacts.oldest_running().xid() },
         ..core.control.checkpoint()

@@ -40,6 +40,7 @@ use crate::archiver::store_options;
 use crate::clock;
 use crate::config::{ArchiveMode, Background, Interruptible, TargetAction, TargetTimeline};
 use crate::error::EngineError;
+use crate::orphans::MadeSince;
 
 /// Most threads that fetch segments ahead.
 const FETCHERS: usize = 4;
@@ -342,6 +343,8 @@ impl Startup<'_> {
         self.end_redo(backend, &counters, &replayed.cluster)?;
         let resume = Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None };
         let mut started = Started::new(resume, counters, true, course.checkpoint, timeline);
+        let first = course.checkpoint.point.next_oid;
+        started.made = MadeSince::new(replayed.made.clone(), first, counters.next_oid);
         if course.request.from_archive {
             let (timeline, ended) = self.end_archive_recovery(backend, course, &replayed)?;
             started.timeline = timeline;

@@ -13,6 +13,7 @@ use super::scan::{self, Scan};
 use super::startup::{Checkpoint, Started, Startup, redo_one, tell_done};
 use crate::config::RecoveryProgress;
 use crate::error::EngineError;
+use crate::orphans::MadeSince;
 
 impl Startup<'_> {
     /// Reads the log that is to be replayed, without changing anything.
@@ -64,13 +65,17 @@ impl Startup<'_> {
         let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
         let (mut counters, cluster) = (ctx.counters, ctx.cluster.clone());
+        let mut first = checkpoint.point.next_oid;
+        forebay_aio::planted_bug!(self.aio, RecoveryIgnoresNewOids, first = counters.next_oid);
+        let made = MadeSince::new(std::mem::take(&mut ctx.made), first, counters.next_oid);
         forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
             counters.next_xid = checkpoint.point.next_xid
         });
         self.end_redo(backend, &counters, &cluster)?;
         progress.done = true;
         self.report(&progress);
-        Ok(Started::new(end.resume(redo), counters, true, checkpoint, scan.timeline))
+        let started = Started::new(end.resume(redo), counters, true, checkpoint, scan.timeline);
+        Ok(Started { made, ..started })
     }
 
     /// Redoes all records. Returns the end of the log.

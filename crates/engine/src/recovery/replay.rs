@@ -18,7 +18,7 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::wal::{DecodedRecord, Rmgr};
 use forebay_storage::{Backend, FullSpeed, WriteOptions, WriteScope};
-use forebay_txn::redo::{ClusterState, Counters, RedoContext, RedoRecord};
+use forebay_txn::redo::{ClusterState, Counters, Made, RedoContext, RedoRecord};
 use forebay_wal::{EndOfWal, WalRecord};
 
 use super::ahead::ReadAhead;
@@ -53,6 +53,7 @@ pub(super) struct Replayed {
     pub(super) timeline: u32,
     pub(super) counters: Counters,
     pub(super) cluster: ClusterState,
+    pub(super) made: Made,
     pub(super) end: End,
     /// The redo pointer at which a repeated recovery would begin.
     pub(super) redo: Lsn,
@@ -285,6 +286,7 @@ impl Replay<'_, '_> {
             timeline: self.follower.timeline(),
             counters: ctx.counters,
             cluster: ctx.cluster.clone(),
+            made: ctx.made.clone(),
             end,
             redo: self.restart.redo,
         })

@@ -23,6 +23,7 @@ use super::scan;
 use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
 use crate::error::EngineError;
+use crate::orphans::MadeSince;
 use crate::sync_tree::{Purpose, sync_tree};
 
 /// Number of records between two reports.
@@ -43,6 +44,8 @@ pub(crate) struct Started {
     pub(crate) came_from: u32,
     /// What the buffer pool calls before it writes pages.
     pub(crate) floor: Option<Arc<Floor>>,
+    /// What recovery knows of things that were made meanwhile.
+    pub(crate) made: MadeSince,
     /// What remains to be done if a new timeline was begun.
     pub(crate) ended: Option<Ended>,
 }
@@ -57,8 +60,17 @@ impl Started {
         timeline: u32,
     ) -> Started {
         let (checkpoint_end, came_from) = (checkpoint.end, timeline);
-        let (floor, ended) = (None, None);
-        Started { resume, counters, recovered, checkpoint_end, timeline, came_from, floor, ended }
+        Started {
+            resume,
+            counters,
+            recovered,
+            checkpoint_end,
+            timeline,
+            came_from,
+            floor: None,
+            made: MadeSince::default(),
+            ended: None,
+        }
     }
 }
 

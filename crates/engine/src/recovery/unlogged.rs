@@ -8,12 +8,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use forebay_aio::{AlignedBuf, FileKind, IoBackend, Namespace, OpenOptions};
+use forebay_aio::{AlignedBuf, IoBackend, OpenOptions};
 use forebay_format::Fork;
 use forebay_storage::{Backend, WriteScope, database_dirs};
 
 use super::startup::Startup;
 use crate::error::EngineError;
+use crate::relation_files::{RelationFile, relation_files};
 
 impl Startup<'_> {
     /// Empties the unlogged tables of all databases, in all tablespaces.
@@ -53,41 +54,6 @@ impl Startup<'_> {
     }
 }
 
-/// A segment file of a relation's fork.
-#[derive(Debug, PartialEq, Eq)]
-struct RelationFile {
-    name: String,
-    relation: u32,
-    fork: Fork,
-    /// `.3` of the fourth segment, nothing of the first.
-    segment: String,
-}
-
-impl RelationFile {
-    /// None if it is not a relation's file, or a temporary relation's.
-    fn parse(name: &str) -> Option<RelationFile> {
-        let is_number =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let (stem, segment) = name.find('.').map_or((name, ""), |at| name.split_at(at));
-        let (number, fork) = match stem.split_once('_') {
-            Some((number, fork)) => {
-                (number, Fork::from_name(fork).filter(|fork| *fork != Fork::Main)?)
-            }
-            None => (stem, Fork::Main),
-        };
-        if !is_number(number) || !(segment.is_empty() || is_number(segment.strip_prefix('.')?)) {
-            return None;
-        }
-        let (name, segment) = (name.to_owned(), segment.to_owned());
-        Some(RelationFile { name, relation: number.parse().ok()?, fork, segment })
-    }
-}
-
-fn relation_files(names: &dyn Namespace, dir: &Path) -> Result<Vec<RelationFile>, EngineError> {
-    let files = names.list(dir)?.into_iter().filter(|entry| entry.kind == FileKind::File);
-    Ok(files.filter_map(|entry| RelationFile::parse(entry.name.to_str()?)).collect())
-}
-
 /// Copies a segment of the init fork to the main fork, which does not exist.
 fn copy(io: &mut IoBackend, dir: &Path, init: &RelationFile) -> Result<(), EngineError> {
     let bytes = io.read_file(&dir.join(&init.name))?;
@@ -98,38 +64,4 @@ fn copy(io: &mut IoBackend, dir: &Path, init: &RelationFile) -> Result<(), Engin
     }
     forebay_aio::planted_bug!(io.aio(), RecoveryEmptiedTablesNotSynced, return Ok(()));
     Ok(io.fsync(&file)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_relation_files_are_postgresql_s() {
-        for (name, relation, fork, segment) in [
-            ("16384", 16384, Fork::Main, ""),
-            ("16384.12", 16384, Fork::Main, ".12"),
-            ("16384_init", 16384, Fork::Init, ""),
-            ("16384_fsm.1", 16384, Fork::Fsm, ".1"),
-            ("16384_vm", 16384, Fork::Vm, ""),
-        ] {
-            let segment = segment.to_owned();
-            let expected = RelationFile { name: name.to_owned(), relation, fork, segment };
-            assert_eq!(RelationFile::parse(name), Some(expected), "{name}");
-        }
-        for name in [
-            "",
-            "16384.",
-            "16384.x",
-            "16384_main",
-            "16384_",
-            "t3_16384",
-            "x",
-            "+5",
-            "5.1.2",
-            "99999999999",
-        ] {
-            assert_eq!(RelationFile::parse(name), None, "{name}");
-        }
-    }
 }

@@ -57,6 +57,9 @@ impl Session {
                 core.counters.commits.count();
                 let db = core.database.oid;
                 self.remove_files(&finished);
+                for tablespace in std::mem::take(&mut open.dropped_tablespaces) {
+                    self.remove_dropped_tablespace(tablespace);
+                }
                 core.statistics.ended(&self.counted, counts, true, (db, &finished.forgotten));
                 self.end_temp(true);
                 drop(change);
@@ -117,7 +120,7 @@ impl Session {
             self.remove_copy(&core, database);
         }
         for tablespace in std::mem::take(&mut open.new_tablespaces) {
-            if let Err(error) = core.pool.smgr().remove_tablespace(tablespace, true) {
+            if let Err(error) = core.pool.smgr().remove_tablespace(tablespace) {
                 tracing::warn!("could not remove tablespace {tablespace}: {error}");
             }
         }

@@ -40,6 +40,8 @@ pub(super) struct Open {
     pub(super) new_databases: Vec<Oid>,
     /// Tablespaces that it has made, likewise.
     pub(super) new_tablespaces: Vec<Oid>,
+    /// Tablespaces that it drops: they go when it has committed.
+    pub(super) dropped_tablespaces: Vec<Oid>,
     /// The checks of keys that are still to be made.
     pub(super) keys: KeyEvents,
     /// Whether its commit waits for the log, whatever synchronous_commit says.
@@ -76,6 +78,7 @@ impl Open {
             own_toast: ToastTables::default(),
             new_databases: Vec::new(),
             new_tablespaces: Vec::new(),
+            dropped_tablespaces: Vec::new(),
             keys: KeyEvents::default(),
             forces_sync: false,
             own_sequences: HashMap::new(),

@@ -8,6 +8,7 @@ use forebay_txn::locks::LockMode;
 use forebay_types::Oid;
 use forebay_wal::Record;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::state::{Session, no_transaction};
 use crate::checkpointer::Causes;
@@ -52,7 +53,7 @@ impl Session {
             let oid = catalog::create_tablespace(&core.database, backend, tx, name, owner)?;
             core.pool.smgr().make_tablespace(oid, Path::new(location), false)?;
             let main = TablespaceCreate { oid, location: location.to_owned() }.encode();
-            session.log_tablespace(core, tablespace::CREATE, &main)?;
+            session.log_creation(core, &main)?;
             let open = session.running()?;
             open.new_tablespaces.push(oid);
             open.forces_sync = true;
@@ -79,14 +80,10 @@ impl Session {
         }
     }
 
-    fn log_tablespace(
-        &mut self,
-        core: &InDatabase,
-        info: u8,
-        main: &[u8],
-    ) -> Result<(), EngineError> {
+    fn log_creation(&mut self, core: &InDatabase, main: &[u8]) -> Result<(), EngineError> {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+        let info = tablespace::CREATE;
         let record = Record { rmgr: Rmgr::TBLSPC, info, xid, main, blocks: &[] };
         core.wal.insert(&mut backend.io, &record)?;
         Ok(())
@@ -107,18 +104,36 @@ impl Session {
             let (tx, backend) = session.changing()?;
             catalog::drop_tablespace(&core.database, backend, tx, oid)?;
             let smgr = core.pool.smgr();
-            if !smgr.remove_tablespace(oid, false)? {
+            if !smgr.is_tablespace_empty(oid)? {
                 // Files of tables that were dropped since the last checkpoint.
                 session.checkpoint_for(Causes::DEMAND)?;
-                if !smgr.remove_tablespace(oid, false)? {
+                if !smgr.is_tablespace_empty(oid)? {
                     let message = format!("tablespace \"{name}\" is not empty");
                     return Err(EngineError::statement("55000", message));
                 }
             }
-            session.log_tablespace(core, tablespace::DROP, &tablespace::encode_drop(oid))?;
-            session.running()?.forces_sync = true;
+            let open = session.running()?;
+            open.dropped_tablespaces.push(oid);
+            open.forces_sync = true;
             Ok(())
         })
+    }
+
+    /// Removes a tablespace that the transaction has dropped, which has committed and still holds
+    /// its lock. PostgreSQL removes it before the commit: a crash in between leaves a row that
+    /// leads to nothing. Here it leaves a directory without a row, which recovery removes.
+    pub(super) fn remove_dropped_tablespace(&mut self, oid: Oid) {
+        let (core, io) = (Arc::clone(&self.core), &mut self.backend.io);
+        let main = tablespace::encode_drop(oid);
+        let logged = core.log_as(io, Rmgr::TBLSPC, tablespace::DROP, &main);
+        let removed = logged.and_then(|_| Ok(core.pool.smgr().remove_tablespace(oid)?));
+        match removed {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("could not remove tablespace {oid}: it is not empty"),
+            Err(error) => {
+                tracing::warn!("could not remove tablespace {oid}: {}", core.fatal.check(error));
+            }
+        }
     }
 
     /// Renames a tablespace.

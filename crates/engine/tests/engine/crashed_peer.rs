@@ -171,24 +171,24 @@ fn unlogged_tables_are_emptied_by_recovery_and_by_nothing_else() {
     let dir = scratch.path().join("data");
     stopped(&dir);
     let space = scratch.path().join("space");
-    let inside = format!("pg_tblspc/16500/{}/5", forebay_format::ids::TABLESPACE_VERSION_DIR);
+    let inside = format!("pg_tblspc/96500/{}/5", forebay_format::ids::TABLESPACE_VERSION_DIR);
     std::fs::create_dir(&space).expect("directory");
-    std::os::unix::fs::symlink(&space, dir.join("pg_tblspc/16500")).expect("link");
+    std::os::unix::fs::symlink(&space, dir.join("pg_tblspc/96500")).expect("link");
     std::fs::create_dir_all(dir.join(&inside)).expect("directory");
     std::fs::create_dir_all(dir.join("base/77")).expect("directory");
     let mut index = vec![7; BLOCK_SIZE];
     index[0] = 1;
     let places = [
-        ("base/5", 20_000, &[][..]),
-        ("base/77", 20_001, &index[..]),
-        (inside.as_str(), 20_002, &index),
+        ("base/5", 90_000, &[][..]),
+        ("base/77", 90_001, &index[..]),
+        (inside.as_str(), 90_002, &index),
     ];
     for (place, number, init) in places {
         unlogged_files(&dir.join(place), number, init);
     }
     // No relation's, another one's, and one without an init fork.
     let others =
-        ["base/5/20000_other", "base/5/200000", "base/5/20003", "base/5/x20000", "base/20000"];
+        ["base/5/90000_other", "base/5/900000", "base/5/90003", "base/5/x90000", "base/90000"];
     others.iter().for_each(|name| std::fs::write(dir.join(name), "theirs").expect("file"));
     let before = contents(&dir.join("base/77"));
     let engine = open(&dir, &small());
@@ -218,18 +218,18 @@ fn an_unlogged_table_is_emptied_to_what_redo_has_made_of_its_init_fork() {
     let mut page = [0; BLOCK_SIZE];
     PageMut::new(&mut page).init(16);
     page[BLOCK_SIZE - 1] = 42;
-    let tag = PageTag::new(RelFileLocator::in_default(5, 20_000), Fork::Init, 0);
+    let tag = PageTag::new(RelFileLocator::in_default(5, 90_000), Fork::Init, 0);
     let flags = BlockFlags::FORCE_IMAGE;
     let block = BlockRef { id: 0, tag, page: Some(&page), flags, data: &[] };
     let record = Record { rmgr: Rmgr::XLOG, info: xlog::FPI, xid: 0, main: &[], blocks: &[block] };
     log.insert(&mut io, &record).expect("insert");
     log.flush_all(&mut io).expect("flush");
     drop(log);
-    std::fs::write(dir.join("base/5/20000"), "rest").expect("file");
+    std::fs::write(dir.join("base/5/90000"), "rest").expect("file");
     let engine = open(&dir, &small());
-    let init = std::fs::read(dir.join("base/5/20000_init")).expect("init fork");
+    let init = std::fs::read(dir.join("base/5/90000_init")).expect("init fork");
     assert_eq!((init.len(), init.last()), (BLOCK_SIZE, Some(&42)));
-    assert!(std::fs::read(dir.join("base/5/20000")).expect("main fork") == init);
+    assert!(std::fs::read(dir.join("base/5/90000")).expect("main fork") == init);
     drop(engine);
 }
 

@@ -46,6 +46,7 @@
 //!   rolled back, several versions
 //! - [`made_indexes`]: Tables and indexes that are made in a cluster of PostgreSQL's
 //! - [`new_indexes`]: Creating, dropping and rebuilding indexes: names, refusals, what is left
+//! - [`orphans`]: What transactions have left that a crash cut off, and recovery removes
 //! - [`parallel_vacuum`]: VACUUM of several indexes at once
 //! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on
 //!   directories that PostgreSQL recovered or made
@@ -109,6 +110,7 @@ mod long_values;
 mod lookups;
 mod made_indexes;
 mod new_indexes;
+mod orphans;
 mod parallel_vacuum;
 mod peer;
 mod peer_wal;

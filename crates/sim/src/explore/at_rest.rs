@@ -4,7 +4,9 @@ use std::path::Path;
 
 use forebay_aio::AioConfig;
 use forebay_engine::Fork;
-use forebay_engine::check::{CheckObserver, CheckOptions, CheckedRelation, Finding, check_on};
+use forebay_engine::check::{
+    CheckCounts, CheckObserver, CheckOptions, CheckedRelation, Finding, NotChecked, check_on,
+};
 
 use crate::disk::SimDisk;
 use crate::rows::long::Orphans;
@@ -44,10 +46,31 @@ const CATALOGS: [&str; 4] = ["pg_class", "pg_database", "pg_index", "pg_statisti
 /// # Errors
 /// Everything that is wrong.
 pub(super) fn check_at_rest(disk: &SimDisk, table: &str, orphans: Orphans) -> Result<(), String> {
+    let relations = CATALOGS.into_iter().chain([table]).map(str::to_owned).collect();
+    let counts = check(disk, relations, orphans)?;
+    let relations = counts.relations as usize;
+    assert!(relations > 2 * CATALOGS.len(), "all have indexes: {relations} were checked");
+    Ok(())
+}
+
+/// Checks all relations, and that there are no files of others. Values that transactions have left
+/// in TOAST tables may be there.
+///
+/// # Errors
+/// Everything that is wrong.
+pub(super) fn check_all_at_rest(disk: &SimDisk) -> Result<(), String> {
+    let counts = check(disk, Vec::new(), Orphans::Some)?;
+    let strays = [NotChecked::StrayFiles, NotChecked::StrayDirectories];
+    let strays: Vec<_> =
+        counts.not_checked.iter().filter(|(what, _)| strays.contains(what)).collect();
+    if strays.is_empty() { Ok(()) } else { Err(format!("left over: {strays:?}")) }
+}
+
+fn check(disk: &SimDisk, relations: Vec<String>, orphans: Orphans) -> Result<CheckCounts, String> {
     let config = AioConfig { max_backends: 8, combine_limit: 0, ..AioConfig::default() };
     let aio = disk.open(config, 1).map_err(|error| error.to_string())?;
     let options = CheckOptions {
-        relations: CATALOGS.into_iter().chain([table]).map(str::to_owned).collect(),
+        relations,
         direct: Some(false),
         io_combine_limit: 1,
         memory: 1 << 20,
@@ -58,10 +81,8 @@ pub(super) fn check_at_rest(disk: &SimDisk, table: &str, orphans: Orphans) -> Re
     drop(aio);
     disk.close();
     let counts = checked.map_err(|error| format!("check: {error}"))?;
-    let relations = counts.relations as usize;
-    assert!(relations > 2 * CATALOGS.len(), "all have indexes: {relations} were checked");
     match noted.findings.is_empty() {
-        true => Ok(()),
+        true => Ok(counts),
         false => Err(format!("check: {}", noted.findings.join("\n"))),
     }
 }

@@ -15,6 +15,7 @@
 //! - `vacuums`: crashes while a table is vacuumed
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
 //! - `databases`: crashes while databases are made and dropped
+//! - `ddl`: crashes within DDL in SQL
 //! - `concurrent`: crashes while indexes are created and dropped concurrently
 //! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`,
 //!   `sequences`, `trees` and `vacuums` have in common
@@ -36,6 +37,7 @@ mod crashes;
 mod cut_short;
 mod damage;
 mod databases;
+mod ddl;
 mod failures;
 mod interrupted;
 mod long_values;
@@ -59,6 +61,7 @@ pub use concurrent::concurrent_indexes_cut_short;
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use databases::{databases_cut_short, databases_disk};
+pub use ddl::{GROUPS, ddl_cut_short, ddl_disk};
 pub use failures::every_failure;
 pub use long_values::long_values_cut_short;
 pub use maintained::{Care, care_cut_short};

@@ -93,7 +93,10 @@ impl Smgr {
             self.shard(rel).write().remove(&(rel, fork));
             // From the end, so that a second attempt after an error finds the rest.
             for segment in (0..self.segments(&entry)?).rev() {
-                self.remove_file(&self.segment_path(rel, fork, segment))?;
+                let path = self.segment_path(rel, fork, segment);
+                self.remove_file(&path)?;
+                // The next checkpoint may end recovery's knowledge of the drop.
+                self.sync.request_directory(&path);
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::manager::Smgr;
 use crate::error::{StorageError, errno_of, file_error};
-use forebay_aio::{AioError, Errno, FileKind, IfFound};
+use forebay_aio::{AioError, DirEntry, Errno, FileKind, IfFound};
 use forebay_format::Oid;
 use forebay_format::ids::TABLESPACE_VERSION_DIR;
 use std::path::{Path, PathBuf};
@@ -79,17 +79,15 @@ impl Smgr {
         removed.map_err(Self::failed("remove", link))
     }
 
-    /// Removes a tablespace. False, and nothing happens, if there is anything in it but empty
-    /// directories of databases. With `redo` a missing one is no error.
-    pub fn remove_tablespace(&self, oid: Oid, redo: bool) -> Result<bool, StorageError> {
-        let link = self.tablespace_path(oid);
-        let dir = link.join(TABLESPACE_VERSION_DIR);
-        let listed = self.namespace().list(&dir).if_found().map_err(Self::failed("list", &dir))?;
-        if listed.is_none() && !redo {
-            let errno = Errno::NOENT;
-            return Err(StorageError::File { operation: "open directory", file: dir, errno });
-        }
-        for entry in listed.iter().flatten() {
+    /// Whether there is nothing in a tablespace but empty directories of databases.
+    pub fn is_tablespace_empty(&self, oid: Oid) -> Result<bool, StorageError> {
+        let dir = self.tablespace_path(oid).join(TABLESPACE_VERSION_DIR);
+        let listed = self.namespace().list(&dir).map_err(Self::failed("open directory", &dir))?;
+        self.are_empty(&dir, &listed)
+    }
+
+    fn are_empty(&self, dir: &Path, entries: &[DirEntry]) -> Result<bool, StorageError> {
+        for entry in entries {
             let path = dir.join(&entry.name);
             let within = match entry.kind {
                 FileKind::Directory => self.namespace().list(&path),
@@ -99,7 +97,20 @@ impl Smgr {
                 return Ok(false);
             }
         }
-        for entry in listed.iter().flatten() {
+        Ok(true)
+    }
+
+    /// Removes a tablespace. False, and nothing happens, if there is anything in it but empty
+    /// directories of databases. One that is missing is no error.
+    pub fn remove_tablespace(&self, oid: Oid) -> Result<bool, StorageError> {
+        let link = self.tablespace_path(oid);
+        let dir = link.join(TABLESPACE_VERSION_DIR);
+        let listed = self.namespace().list(&dir).if_found().map_err(Self::failed("list", &dir))?;
+        let entries = listed.as_deref().unwrap_or_default();
+        if !self.are_empty(&dir, entries)? {
+            return Ok(false);
+        }
+        for entry in entries {
             let path = dir.join(&entry.name);
             self.namespace().rmdir(&path).map_err(Self::failed("remove", &path))?;
         }

@@ -85,6 +85,17 @@ pub struct ClusterState {
     pub parameters: Option<ParameterChange>,
 }
 
+/// What the redone records have made, by name. Some of it may be gone again.
+#[derive(Debug, Clone, Default)]
+pub struct Made {
+    /// Files of relations.
+    pub files: BTreeSet<RelFileLocator>,
+    /// Directories of databases.
+    pub databases: BTreeSet<Oid>,
+    /// Tablespaces.
+    pub tablespaces: BTreeSet<Oid>,
+}
+
 /// What redo works on, and what it keeps from record to record.
 #[derive(Debug)]
 pub struct RedoContext<'a> {
@@ -100,6 +111,8 @@ pub struct RedoContext<'a> {
     pub counters: Counters,
     /// What small files have.
     pub cluster: ClusterState,
+    /// What was made.
+    pub made: Made,
     /// Pages that records change and that do not exist.
     missing: BTreeSet<PageTag>,
 }
@@ -120,6 +133,7 @@ impl<'a> RedoContext<'a> {
             multis,
             counters: Counters::at(checkpoint),
             cluster: ClusterState::default(),
+            made: Made::default(),
             missing: BTreeSet::new(),
         }
     }

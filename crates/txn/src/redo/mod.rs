@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `error.rs` | [`RedoError`] |
 //! | `record.rs` | [`RedoRecord`]: a record with its LSNs |
-//! | `context.rs` | [`RedoContext`]: what redo works on; [`Counters`]: the next ids; [`ClusterState`] |
+//! | `context.rs` | [`RedoContext`]: what redo works on; [`Counters`]: the next ids; [`ClusterState`]; [`Made`] |
 //! | `manager.rs` | [`ResourceManager`]: redoes the records of one resource manager number |
 //! | `xact.rs` | commit and abort |
 //! | `clog.rs` | pages of `pg_xact` |
@@ -27,7 +27,7 @@ mod xact;
 
 pub use clog::ClogRedo;
 pub use commit_ts::CommitTsRedo;
-pub use context::{ClusterState, Counters, RedoContext};
+pub use context::{ClusterState, Counters, Made, RedoContext};
 pub use error::RedoError;
 pub use manager::ResourceManager;
 pub use multixact::MultiXactRedo;
