@@ -80,6 +80,8 @@ pub struct IndexDef {
     pub fill_factor: Option<u8>,
     /// deduplicate_items
     pub deduplicate: Option<bool>,
+    /// The tablespace that its file goes to. None: the session's default.
+    pub tablespace: Option<Oid>,
 }
 
 impl IndexDef {

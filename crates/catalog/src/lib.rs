@@ -155,7 +155,9 @@ pub use statistic_rows::{
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use stored_expr::{Check, CheckDef, StoredExpr};
-pub use table::{Column, ColumnDef, Table};
+pub use table::{Column, ColumnDef, FilePlace, Table};
 pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
-pub use truncate::{complete_rows, create_new_file, empty_index, move_table, truncate_table};
+pub use truncate::{
+    complete_rows, create_new_file, empty_index, move_table, replace_file, truncate_table,
+};

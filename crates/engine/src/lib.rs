@@ -99,8 +99,8 @@ pub use session::{
     IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, OnCommit, Part, PathEntry,
     PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
     SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
-    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
-    Transaction, VacuumOptions, compressed_value, toasted_size,
+    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions,
+    TableFiles, Told, Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

@@ -314,6 +314,9 @@ pub struct SessionSettings {
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
     pub ignore_checksum_failure: bool,
+    /// The tablespace of new tables and indexes (default_tablespace). Empty: the
+    /// database's.
+    pub default_tablespace: Arc<str>,
     /// The schemas in which names without one are looked for (search_path): as written, `$user`
     /// for the one with the role's name.
     pub search_path: Arc<[String]>,
@@ -404,6 +407,7 @@ pub fn identifier_list(text: &str) -> Option<Vec<String>> {
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings {
+            default_tablespace: Arc::from(""),
             search_path: Arc::from(["$user".to_owned(), "public".to_owned()]),
             io_combine_limit: 16,
             effective_io_concurrency: 16,

@@ -91,7 +91,7 @@ impl Session {
             let number = catalog::add_column(&core.database, backend, tx, (table, def), missing)?;
             if table.toasting.relation.is_none() {
                 let columns = session.columns_of(core, table.oid)?;
-                session.create_toast(core, (table.oid, table.is_temporary()), &columns, &[])?;
+                session.create_toast(core, (table.oid, table.place()), &columns, &[])?;
             }
             Ok(number)
         })

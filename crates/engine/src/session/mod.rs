@@ -22,7 +22,7 @@
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by; `collations`: how texts
 //!   compare
-//! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
+//! - `truncate`: emptying tables; `table_files`: moving them; `alter_table`: changing them; `column_ddl`: their columns' types,
 //!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
 //! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
@@ -113,6 +113,7 @@ mod spill;
 mod state;
 mod stored;
 mod subtransactions;
+mod table_files;
 mod tables;
 mod tablespaces;
 mod temp;
@@ -151,6 +152,7 @@ pub use sequence_ddl::SequencePersistence;
 pub use sequences::{SequenceAccess, SequenceData};
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
+pub use tables::TableFiles;
 pub use temp_tables::OnCommit;
 pub use toast::{compressed_value, toasted_size};
 pub use transaction::{Savepoint, Scan, Statement, Transaction};

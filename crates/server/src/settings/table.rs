@@ -351,8 +351,7 @@ pub static TABLE: &[Setting] = &[
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,
         "Sets the default table access method for new tables."),
     setting("default_tablespace", User, Text, "", CLIENT,
-        "Sets the default tablespace to create tables in. There is only the database's own.")
-        .checked(checks::empty),
+        "Sets the default tablespace to create tables and indexes in."),
     setting("default_text_search_config", User, Text, "pg_catalog.simple", CLIENT, UNUSED),
     setting("default_toast_compression", User, Enum(&["pglz", "lz4"]), "pglz", CLIENT,
         "Sets the default compression method for compressible values."),

@@ -15,7 +15,8 @@
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
 //! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
 //!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
-//!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
+//!   owners, schemas, constraints' names; `alter_files.rs`: new files; `rewrite.rs`: rows written
+//!   anew
 //! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE
 //!   AS; `like.rs`: LIKE
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
@@ -39,6 +40,7 @@
 
 mod alter;
 mod alter_columns;
+mod alter_files;
 mod alter_identity;
 mod alter_relation;
 mod alter_type;
