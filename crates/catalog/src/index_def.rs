@@ -95,6 +95,13 @@ impl IndexDef {
         self.constraint == Some(ConstraintKind::Primary)
     }
 
+    /// The collations of its keys, and those that its trees refer to.
+    pub fn collations(&self) -> impl Iterator<Item = Oid> {
+        let trees = self.expressions.iter().map(|e| &e.expr).chain(&self.predicate);
+        let of_keys = self.keys.iter().filter_map(|key| key.collation);
+        of_keys.chain(trees.flat_map(StoredExpr::collations))
+    }
+
     /// The table's columns that it has, by number: first the keys. 0: an expression.
     pub fn columns(&self) -> impl Iterator<Item = i16> {
         self.keys.iter().map(|key| key.attnum).chain(self.included.iter().copied())

@@ -11,6 +11,7 @@ mod change_options;
 mod checks;
 mod class;
 mod cluster_rows;
+mod collation_ddl;
 mod collations;
 mod column_storage;
 mod column_type;
@@ -24,6 +25,7 @@ mod databases;
 pub mod ddl;
 mod defaults;
 mod definitions;
+mod describe;
 mod dropping;
 mod entering;
 mod error;
@@ -56,6 +58,7 @@ mod oids;
 mod oldest;
 mod open_collations;
 mod options;
+mod owned;
 mod reader;
 mod relation_ddl;
 mod relations;
@@ -86,6 +89,9 @@ pub use change_options::{ChangedParameters, change_index_parameters, change_tabl
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
+pub use collation_ddl::{
+    CollationChange, Created, NewCollation, alter_collation, create_collation, drop_collations,
+};
 pub use collations::{OpenCollation, VersionMismatch};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use column_type::{
@@ -93,7 +99,7 @@ pub use column_type::{
     set_column_type, set_identity,
 };
 pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
-pub use comments::{Commented, comment};
+pub use comments::{Commented, catalog_named, comment};
 pub use constraint_ddl::{NotNull, add_named_not_null, rename_constraint, rename_index};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
@@ -106,7 +112,7 @@ pub use defaults::set_default;
 pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
     Dropped, check_index_free, drop_constraint, drop_index, drop_sequence, drop_tables,
-    drop_temporary, tables_to_lock,
+    drop_temporary, tables_losing, tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
@@ -132,6 +138,7 @@ pub use options::{
     AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, of_table,
     storage_texts,
 };
+pub use owned::{Owned, change_owner, drop_owned, owned_by};
 pub use reader::Reader;
 pub use relation_ddl::{
     ReplicaIdentity, check_alone, followers, mark_clustered, set_relation_owner,

@@ -59,6 +59,8 @@ pub struct SequenceInfo {
     pub namespace: Oid,
     /// Its namespace's name.
     pub schema: String,
+    /// Its owner.
+    pub owner: Oid,
     /// p: permanent, u: unlogged, t: temporary
     pub persistence: u8,
     /// Its file.
@@ -139,6 +141,7 @@ impl Reader<'_> {
             name: class.name.clone(),
             namespace: class.namespace,
             schema: self.namespace_name(class)?,
+            owner: class.owner,
             persistence: class.persistence,
             locator: self.locator(class)?,
             def: def.ok_or_else(missing)?,

@@ -86,6 +86,7 @@ impl Session {
     ) -> Result<i16, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_collations(core, def.collation.into_iter())?;
             session.lock_sequences_of(core, def.default.iter())?;
             let (tx, backend) = session.changing()?;
             let number = catalog::add_column(&core.database, backend, tx, (table, def), missing)?;

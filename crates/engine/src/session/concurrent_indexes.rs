@@ -75,6 +75,7 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         let now = self.locked_now(core, table)?;
         catalog::check_index(&now, def)?;
+        self.lock_collations(core, def.collations())?;
         let name = self.lock_index_name(core, &now, def)?;
         let place = self.place_of_index(core, &now, def)?;
         let index = self.with_files(core, place, |session, files| {

@@ -199,7 +199,7 @@ impl Session {
         let mut row = DatabaseRow {
             oid: self.new_database_oid(core, new.oid)?,
             name: name.clone(),
-            owner: new.owner.unwrap_or(core.role),
+            owner: new.owner.unwrap_or(self.acting.role),
             is_template: new.is_template,
             allows_connections: new.allows_connections.unwrap_or(true),
             connection_limit: limit,

@@ -58,6 +58,7 @@ impl Session {
             session.check_locked(table, LockMode::Share)?;
             // As in PostgreSQL, the view does not name an index that others can't see yet.
             let _shown = session.show_building(table, Statement::CreateIndex, 0);
+            session.lock_collations(core, def.collations())?;
             let name = session.lock_index_name(core, table, def)?;
             let place = session.place_of_index(core, table, def)?;
             let made = session.with_files(core, place, |session, files| {

@@ -203,6 +203,7 @@ impl Session {
             loop {
                 let before = core.database.cache.moved();
                 let Some(table) = session.find(core, schema, name)? else { return Ok(None) };
+                session.check_table_owned(&table)?;
                 if locked == Some(table.oid) {
                     return Ok(Some(table));
                 }
@@ -318,6 +319,7 @@ impl Session {
             let message = format!("relation \"{name}\" already exists");
             return Err(EngineError::statement("42P07", message));
         }
+        self.lock_collations(core, columns.iter().filter_map(|column| column.collation))?;
         let expressions = columns.iter().filter_map(|column| column.default.as_ref());
         let conditions = new.checks.iter().map(|check| &check.condition);
         self.lock_sequences_of(core, expressions.chain(conditions))?;

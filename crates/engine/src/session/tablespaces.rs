@@ -25,7 +25,9 @@ impl Session {
 
     /// The tablespace of a new relation, by its name.
     pub fn tablespace_to_use(&mut self, name: &str) -> Result<Oid, EngineError> {
-        self.tablespace_named(name).and_then(for_relations)
+        let oid = self.tablespace_named(name).and_then(for_relations)?;
+        self.check_owned(0, "use", || format!("tablespace \"{name}\""))?;
+        Ok(oid)
     }
 
     /// The tablespace of a new relation that is not temporary: the one that is given, else
@@ -41,7 +43,10 @@ impl Session {
             None if name.is_empty() => Ok(0),
             None => match self.lock_tablespace(core, &name, LockMode::AccessShare) {
                 Err(error) if error.sqlstate() == "42704" => Ok(0),
-                found => found.and_then(for_relations),
+                found => {
+                    self.check_owned(0, "use", || format!("tablespace \"{name}\""))?;
+                    found.and_then(for_relations)
+                }
             },
         }
     }
@@ -69,7 +74,7 @@ impl Session {
         self.call(|session, core| {
             let owner = match owner {
                 Some(name) => session.owner_named(core, name)?,
-                None => core.role,
+                None => session.acting.role,
             };
             session.lock_tablespace_name(core, name)?;
             check_location(core, location)?;

@@ -51,7 +51,9 @@ mod types;
 pub use bind::{AggregateArgs, Aggregated, Binder};
 pub use calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 pub use coerce::{coerce, coerce_to_type};
-pub use collate::{assign_collations, assign_key_collations, collation_for, common_collation};
+pub use collate::{
+    assign_collations, assign_key_collations, collation_for, collation_named, common_collation,
+};
 pub use common::coerce_all;
 pub use context::Context;
 pub use function::{FunctionCall, is_row};

@@ -26,7 +26,7 @@
 //! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
 //!   ANALYZE
-//! - `objects.rs`: databases, schemas, tablespaces, comments; `roles.rs`: roles, stored settings;
+//! - `objects.rs`: databases, schemas, tablespaces, comments; `collations.rs`: collations; `roles.rs`: roles, stored settings;
 //!   `passwords.rs`: their verifiers
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
@@ -45,6 +45,7 @@ mod alter_identity;
 mod alter_relation;
 mod alter_type;
 mod block;
+mod collations;
 mod copy;
 mod copy_in;
 mod declare;

@@ -79,6 +79,7 @@ impl Connection {
             }
             Kind::Reset(None) => {
                 self.host.settings.reset_all()?;
+                self.host.set("session_authorization", None, SetScope::Session)?;
                 tag("RESET")
             }
             Kind::Discard(what) => self.discard(what),
@@ -118,6 +119,7 @@ impl Connection {
             self.portals.clear();
             self.prepared.clear();
             self.host.settings.reset_all()?;
+            self.host.set("session_authorization", None, SetScope::Session)?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
         }
         if matches!(what, "DISCARD ALL" | "DISCARD SEQUENCES")

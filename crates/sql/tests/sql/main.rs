@@ -20,6 +20,8 @@
 //! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
 //!   protocol's portals; rows that are held over the end of a transaction
 //! - [`dangling`]: No row of the catalogs refers to what is gone, whoever drops it meanwhile
+//! - [`descriptions`]: Definitions of foreign keys, comments and names of roles, against answers
+//!   recorded from PostgreSQL 18
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
@@ -49,6 +51,7 @@
 //!   message, against answers recorded from PostgreSQL 18
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
 //!   0A000
+//! - [`roles`]: SET ROLE, REASSIGN OWNED, DROP OWNED, against answers recorded from PostgreSQL 18
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
 //!   temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
@@ -78,6 +81,7 @@ mod conflicts;
 mod counters;
 mod cursors;
 mod dangling;
+mod descriptions;
 mod expressions;
 mod extended;
 mod files;
@@ -97,6 +101,7 @@ mod parallel;
 mod parameters;
 mod portals;
 mod refused;
+mod roles;
 mod sequences;
 mod spill;
 mod statistics;

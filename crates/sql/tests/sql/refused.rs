@@ -41,7 +41,6 @@ fn unsupported_statements_are_named() {
         ("begin; lock pg_locks", "LOCK TABLE of a view is not supported"),
         ("copy t from '/tmp/x'", "COPY with a file on the server is not supported"),
         ("copy t to program 'x'", "COPY with a program on the server is not supported"),
-        ("set role x", "SET ROLE is not supported"),
     ] {
         check_refused(query, message);
     }
