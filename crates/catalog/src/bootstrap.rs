@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use forebay_access::nbtree::IndexShape;
 use forebay_collation::{Collation, Provider, actual_version};
-use forebay_format::ids::FROZEN_XID;
+use forebay_format::ids::{FIRST_UNPINNED_OID, FROZEN_XID};
 use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Datum, Oid, SqlType, oids, text_in};
 
 use crate::arrays::{Roles, array_in};
+use crate::collation_ddl::NewCollation;
 use crate::error::CatalogError;
 use crate::figures::Figures;
 use crate::index_rows::{FoundIndexes, IndexClass, IndexRow, OperatorClasses};
@@ -71,6 +72,9 @@ pub struct NewCluster {
     pub templates: bool,
     /// The locale of the databases. None: C.
     pub locale: Option<NewLocale>,
+    /// Collations beside those that every cluster has, without their OIDs. Of those with the name
+    /// and encoding of an earlier one nothing is made.
+    pub collations: Vec<NewCollation>,
 }
 
 /// The locale of the databases of a new cluster: columns of pg_database.
@@ -129,6 +133,9 @@ impl NewCluster {
                 rows.push(row);
             }
         }
+        if catalog.oid == PG_COLLATION.oid {
+            self.add_collations(&mut rows);
+        }
         if catalog.oid == PG_ATTRIBUTE.oid {
             let classes = TsvFile::new(PG_CLASS.rows);
             let (oid, kind) = (classes.column("oid"), classes.column("relkind"));
@@ -138,6 +145,31 @@ impl NewCluster {
             }
         }
         Ok(rows)
+    }
+
+    /// Adds the rows of further collations. They get the first OIDs of what is not pinned.
+    fn add_collations(&self, rows: &mut Vec<Values>) {
+        let (name, encoding) = (PG_COLLATION.place("collname"), PG_COLLATION.place("collencoding"));
+        let mut oid = FIRST_UNPINNED_OID;
+        for new in &self.collations {
+            let row = new.datums(oid).to_vec();
+            let is_same = |other: &Values| {
+                other[name] == row[name]
+                    && (other[encoding] == row[encoding] || other[encoding] == Datum::Int4(-1))
+            };
+            if !rows.iter().any(is_same) {
+                rows.push(row);
+                oid += 1;
+            }
+        }
+    }
+
+    /// The first OID that no row has.
+    pub fn next_oid(&self) -> Result<Oid, CatalogError> {
+        let is_new = |row: &&Values| matches!(row[0], Datum::Oid(oid) if oid >= FIRST_UNPINNED_OID);
+        let made = self.rows(&PG_COLLATION)?.iter().filter(is_new).count();
+        let made = Oid::try_from(made).map_err(|_| CatalogError::corrupt("too many collations"))?;
+        Ok(FIRST_UNPINNED_OID + made)
     }
 
     fn value(
@@ -268,7 +300,13 @@ mod tests {
 
     fn cluster() -> NewCluster {
         let oldest = OldestIds { xid: 777, multi: 5 };
-        NewCluster { superuser: "me".to_owned(), oldest, templates: true, locale: None }
+        NewCluster {
+            superuser: "me".to_owned(),
+            oldest,
+            templates: true,
+            locale: None,
+            collations: Vec::new(),
+        }
     }
 
     #[test]
@@ -287,6 +325,30 @@ mod tests {
             }
         }
         assert!(total > 8000, "{total}");
+    }
+
+    #[test]
+    fn further_collations_come_once_and_move_the_counter() {
+        let new = |name: &str, encoding| NewCollation {
+            name: name.to_owned(),
+            namespace: 11,
+            owner: 10,
+            provider: b'c',
+            deterministic: true,
+            encoding,
+            collate: Some(name.to_owned()),
+            ctype: Some(name.to_owned()),
+            locale: None,
+            version: None,
+        };
+        let collations = vec![new("a", 6), new("C", 6), new("a", 6), new("a", 8)];
+        let before = cluster().rows(&PG_COLLATION).expect("rows").len();
+        let with = NewCluster { collations, ..cluster() };
+        let rows = with.rows(&PG_COLLATION).expect("rows");
+        let oids: Vec<&Datum<'_>> = rows[before..].iter().map(|row| &row[0]).collect();
+        assert_eq!(oids, [&Datum::Oid(12000), &Datum::Oid(12001)]);
+        assert_eq!(cluster().next_oid().expect("rows"), 12000);
+        assert_eq!(with.next_oid().expect("rows"), 12002);
     }
 
     #[test]

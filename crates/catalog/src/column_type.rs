@@ -12,7 +12,7 @@ use crate::catalog_oids::{ATTRIBUTES, CONSTRAINTS, DEFAULTS, INDEXES};
 use crate::columns_ddl::missing_array;
 use crate::database::Database;
 use crate::defaults::{delete_default, insert_default, mark_default};
-use crate::dropping::describe;
+use crate::describe::describe;
 use crate::error::CatalogError;
 use crate::index_ddl::operator_classes;
 use crate::index_def::{IndexDef, IndexKey};

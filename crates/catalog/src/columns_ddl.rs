@@ -21,12 +21,9 @@ use crate::index_ddl::set_not_null;
 use crate::layout::layout_of;
 use crate::objects::Object;
 use crate::row::Row;
-use crate::row_changes::{attribute, set};
+use crate::row_changes::{attribute, drop_column_row, set};
 use crate::rows::user_attribute;
-use crate::schema::{
-    PG_ATTRIBUTE, PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX,
-    PG_STATISTIC_RELID_ATT_INH_INDEX,
-};
+use crate::schema::{PG_ATTRIBUTE, PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX};
 use crate::table::{ColumnDef, Table};
 use crate::writer::Writer;
 
@@ -180,24 +177,7 @@ fn drop_one(
         count_checks(writer, table.oid, -checks)?;
     }
     writer.delete_column_notes(column)?;
-    writer.delete_column_sharing(column)?;
-    let key = [Datum::Oid(table.oid), Datum::Int2(number)];
-    writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
-    let mut found = attribute(writer, table, number, usize::MAX)?;
-    writer.announce(ATTRIBUTES, &found.values);
-    let row = &mut found.values;
-    put(row, "attname", Datum::string(format!("........pg.dropped.{number}........")));
-    put(row, "atttypid", Datum::Oid(0));
-    for name in ["attnotnull", "atthasdef", "atthasmissing"] {
-        put(row, name, Datum::Bool(false));
-    }
-    put(row, "attisdropped", Datum::Bool(true));
-    // As in PostgreSQL, attidentity stays.
-    put(row, "attgenerated", Datum::Char(0));
-    for name in ["attstattarget", "attacl", "attoptions", "attfdwoptions", "attmissingval"] {
-        put(row, name, Datum::Null);
-    }
-    writer.update(ATTRIBUTES, found.tid, &found.values)?;
+    drop_column_row(writer, table.oid, number)?;
     writer.next_command()?;
     Ok(parts)
 }

@@ -129,7 +129,7 @@ impl Database {
 
     /// The rows of a table whose pages are in the shared pool.
     pub fn heap(&self, table: &Table) -> Heap {
-        let heap = self.heaps.open(table.locator, !table.is_temporary());
+        let heap = self.heaps.open(table.locator, table.is_logged());
         Heap { fill_factor: table.fill_factor.into(), ..heap }
     }
 }

@@ -112,6 +112,22 @@ pub enum Persistence<'a> {
     Temporary(&'a TempRelations),
 }
 
+/// The files of a new relation.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFiles<'a> {
+    /// Who uses them.
+    pub persistence: Persistence<'a>,
+    /// The tablespace that they go to. 0: the database's.
+    pub tablespace: Oid,
+}
+
+impl NewFiles<'_> {
+    /// pg_class.reltablespace
+    pub(crate) fn class_tablespace(self, database: &Database) -> Oid {
+        if self.tablespace == database.tablespace { 0 } else { self.tablespace }
+    }
+}
+
 /// A new table.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTable<'a> {
@@ -134,11 +150,11 @@ pub fn create_table(
     backend: &mut Backend,
     tx: &mut Transaction,
     new: NewTable<'_>,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
     let NewTable { namespace, name, columns, checks, options } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
-    let locator = create_file(&mut writer, persistence)?;
+    let locator = create_file(&mut writer, files)?;
     let oid = locator.rel;
     let types = table_types(&mut writer, namespace, name)?;
     let owner = writer.owner();
@@ -149,9 +165,9 @@ pub fn create_table(
         owner,
         row_type: types.row,
         filenode: oid,
-        tablespace: 0,
+        tablespace: files.class_tablespace(database),
         shared: false,
-        persistence: persistence.code(),
+        persistence: files.persistence.code(),
         columns: i16::try_from(columns.len()).expect("check_definition allows 1600"),
         replica_identity: b'd',
         oldest: OldestIds {
@@ -325,11 +341,11 @@ pub(crate) fn add_not_null(
 /// Creates a new relation's file.
 pub(crate) fn create_file(
     writer: &mut Writer<'_>,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let locator = free_file(writer)?;
+    let locator = free_file(writer, files.tablespace)?;
     let (database, xid) = (writer.database, writer.xid());
-    match persistence {
+    match files.persistence {
         Persistence::Permanent => {
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
@@ -382,10 +398,11 @@ pub fn create_namespace(
 
 /// A new OID that no relation has, and for which there is no file: a crash may have left one
 /// behind.
-fn free_file(writer: &mut Writer<'_>) -> Result<RelFileLocator, CatalogError> {
+fn free_file(writer: &mut Writer<'_>, tablespace: Oid) -> Result<RelFileLocator, CatalogError> {
+    let Database { oid: db, tablespace: own, .. } = *writer.database;
+    let spc = if tablespace == 0 { own } else { tablespace };
     loop {
         let rel = writer.free_oid(&PG_CLASS_OID_INDEX)?;
-        let Database { oid: db, tablespace: spc, .. } = *writer.database;
         let locator = RelFileLocator { spc, db, rel };
         if !writer.database.heaps.pool.smgr().exists(locator, Fork::Main)? {
             return Ok(locator);

@@ -13,18 +13,19 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TRIGGERS, TYPES,
+    ATTRIBUTES, CLASSES, COLLATIONS, CONSTRAINTS, DEFAULTS, NAMESPACES, TRIGGERS, TYPES,
 };
 use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
+use crate::describe::describe;
 use crate::error::CatalogError;
-use crate::identifier::quoted;
 use crate::index_ddl::set_not_null;
 use crate::index_state::IS_VALID;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
+use crate::row_changes::drop_column_row;
 use crate::schema::{
     self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
     PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX,
@@ -181,8 +182,7 @@ pub fn drop_constraint(
         return Err(CatalogError::refused("42704", message));
     };
     match (kind, column) {
-        (b'p' | b'u' | b'f', _) => {}
-        (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
+        (b'p' | b'u' | b'f' | b'c', _) => {}
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
             set_not_null(&mut writer, table, column, false)?;
@@ -351,8 +351,27 @@ fn drop_targets(writer: &mut Writer<'_>, targets: &[Target]) -> Result<(), Catal
     let objects: Vec<Object> = targets.iter().map(|target| target.object).collect();
     objects.iter().try_for_each(|object| check_object(writer, *object))?;
     unmark_defaults(writer, &objects)?;
+    uncount_checks(writer, &objects)?;
     objects.iter().try_for_each(|object| drop_object(writer, *object))?;
-    objects.iter().try_for_each(|object| writer.delete_notes(*object))
+    objects.iter().try_for_each(|object| match object.column {
+        0 => writer.delete_notes(*object),
+        _ => writer.delete_column_notes(*object),
+    })
+}
+
+/// Tables whose checks go, and which stay, have fewer from now on.
+fn uncount_checks(writer: &mut Writer<'_>, gone: &[Object]) -> Result<(), CatalogError> {
+    for object in gone.iter().filter(|object| object.class == CONSTRAINTS) {
+        let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
+        let row = Row(&found.values, schema::PG_CONSTRAINT.name);
+        let table = row.oid(schema::PG_CONSTRAINT.place("conrelid"))?;
+        let is_check = row.char(schema::PG_CONSTRAINT.place("contype"))? == b'c';
+        if is_check && table != 0 && !gone.contains(&Object::relation(table)) {
+            count_checks(writer, table, -1)?;
+            writer.next_command()?;
+        }
+    }
+    Ok(())
 }
 
 /// Columns whose defaults go, and whose tables stay, have none from now on.
@@ -437,9 +456,13 @@ fn find_targets(
     }
     path.push(object);
     let mut found = writer.dependents(object)?;
+    found.retain(|depends| object.column == 0 || depends.on.column == object.column);
     found.sort_by_key(|depends| std::cmp::Reverse(depends.object.oid));
     for Depends { object: dependent, code, .. } in found {
-        let whole = Object { column: 0, ..dependent };
+        let whole = match is_column_elsewhere(dependent, object) {
+            true => dependent,
+            false => Object { column: 0, ..dependent },
+        };
         if whole != object {
             let belongs = matches!(code, b'i' | b'a' | b'P' | b'S' | b'e' | b'x');
             find_targets(writer, (whole, belongs, object), targets, path)?;
@@ -448,6 +471,13 @@ fn find_targets(
     path.pop();
     targets.push(Target { object, belongs, on });
     Ok(())
+}
+
+/// Whether it is a column of another relation, which stays.
+fn is_column_elsewhere(dependent: Object, on: Object) -> bool {
+    dependent.class == CLASSES
+        && dependent.column > 0
+        && (on.class, on.oid) != (CLASSES, dependent.oid)
 }
 
 /// What an object is a part of.
@@ -488,113 +518,6 @@ fn refuse_dependents(
     Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
 }
 
-/// Catalogs whose rows have a name in their second column, and how messages call what they hold.
-const NAMED: [(Oid, &str); 13] = [
-    (schema::PG_PROC.oid, "function"),
-    (schema::PG_OPERATOR.oid, "operator"),
-    (schema::PG_COLLATION.oid, "collation"),
-    (schema::PG_CONVERSION.oid, "conversion"),
-    (schema::PG_LANGUAGE.oid, "language"),
-    (schema::PG_EXTENSION.oid, "extension"),
-    (schema::PG_EVENT_TRIGGER.oid, "event trigger"),
-    (schema::PG_PUBLICATION.oid, "publication"),
-    (schema::PG_FOREIGN_SERVER.oid, "server"),
-    (schema::PG_FOREIGN_DATA_WRAPPER.oid, "foreign-data wrapper"),
-    (schema::PG_STATISTIC_EXT.oid, "statistics object"),
-    (schema::PG_TS_CONFIG.oid, "text search configuration"),
-    (schema::PG_TS_DICT.oid, "text search dictionary"),
-];
-
-fn name_of(found: &Found, at: usize) -> String {
-    match found.values.get(at) {
-        Some(Datum::Text(name)) => name.clone().into_owned(),
-        _ => String::new(),
-    }
-}
-
-/// An object in messages.
-pub(crate) fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
-    Ok(match object.class {
-        CLASSES if object.column != 0 => {
-            let key = [Datum::Oid(object.oid), Datum::Int2(object.column)];
-            let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), 2)?.pop();
-            let column = found.map(|found| name_of(&found, 1)).unwrap_or_default();
-            format!("column {column} of {}", describe(writer, Object::relation(object.oid))?)
-        }
-        DEFAULTS => {
-            let found = writer.row(&PG_ATTRDEF_OID_INDEX, object.oid)?;
-            let row = Row(&found.values, PG_ATTRDEF.name);
-            let column = Object::column(row.oid(1)?, row.int2(2)?);
-            format!("default value for {}", describe(writer, column)?)
-        }
-        CLASSES => {
-            let class = writer.reader().class(object.oid)?;
-            let Some(class) = class else {
-                return Ok(format!("relation {}", object.oid));
-            };
-            let what = match class.kind {
-                b'i' | b'I' => "index",
-                b'v' => "view",
-                b'm' => "materialized view",
-                b'S' => "sequence",
-                b't' => "toast table",
-                b'c' => "composite type",
-                b'f' => "foreign table",
-                _ => "table",
-            };
-            format!("{what} {}", qualified(writer, class.namespace, &class.name)?)
-        }
-        NAMESPACES => {
-            let found = writer.row(&schema::PG_NAMESPACE_OID_INDEX, object.oid)?;
-            format!("schema {}", quoted(&name_of(&found, 1)))
-        }
-        CONSTRAINTS => {
-            let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
-            let name = name_of(&found, 1);
-            match found.values.get(schema::PG_CONSTRAINT.place("conrelid")) {
-                Some(Datum::Oid(table)) if *table != 0 => {
-                    let of = describe(writer, Object::relation(*table))?;
-                    format!("constraint {name} on {of}")
-                }
-                _ => format!("constraint {name}"),
-            }
-        }
-        TYPES => {
-            let found = writer.row(&PG_TYPE_OID_INDEX, object.oid)?;
-            let name = name_of(&found, 1);
-            match found.values.get(2) {
-                Some(Datum::Oid(namespace)) => {
-                    format!("type {}", qualified(writer, *namespace, &name)?)
-                }
-                _ => format!("type {name}"),
-            }
-        }
-        class => describe_other(writer, class, object.oid)?,
-    })
-}
-
-/// An object of a class that has no words of its own in messages.
-fn describe_other(writer: &mut Writer<'_>, class: Oid, oid: Oid) -> Result<String, CatalogError> {
-    let Some((_, what)) = NAMED.iter().find(|(known, _)| *known == class) else {
-        let of = schema::CATALOGS.iter().find(|catalog| catalog.oid == class);
-        return Ok(format!("object {oid} of {}", of.map_or("no catalog", |of| of.name)));
-    };
-    let mut indexes = schema::CATALOG_INDEXES.iter();
-    Ok(match indexes.find(|index| index.of.oid == class && index.columns == [0]) {
-        Some(index) => format!("{what} {}", quoted(&name_of(&writer.row(index, oid)?, 1))),
-        None => format!("{what} {oid}"),
-    })
-}
-
-/// The name of an object in a namespace, as messages have it.
-fn qualified(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result<String, CatalogError> {
-    if writer.path.contains(&namespace) {
-        return Ok(quoted(name).into_owned());
-    }
-    let found = writer.row(&schema::PG_NAMESPACE_OID_INDEX, namespace)?;
-    Ok(format!("{}.{}", quoted(&name_of(&found, 1)), quoted(name)))
-}
-
 /// Refuses an object that cannot be dropped, before anything is.
 fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
     let Object { class, oid, .. } = object;
@@ -602,7 +525,7 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
     };
     match class {
-        CONSTRAINTS | DEFAULTS | NAMESPACES | TRIGGERS => return Ok(()),
+        COLLATIONS | CONSTRAINTS | DEFAULTS | NAMESPACES | TRIGGERS => return Ok(()),
         TYPES => return check_type(writer, object),
         CLASSES => {}
         _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
@@ -640,11 +563,16 @@ pub(crate) fn inherits(writer: &mut Writer<'_>, oid: Oid) -> Result<bool, Catalo
 fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
     let Object { class, oid, .. } = object;
     match class {
+        CLASSES if object.column > 0 => {
+            writer.next_command()?;
+            drop_column_row(writer, oid, object.column)
+        }
         TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
         CONSTRAINTS => drop_constraint_row(writer, oid),
         TRIGGERS => writer.delete_all((&PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)]), 4),
         DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
         NAMESPACES => writer.delete_all((&schema::PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)]), 2),
+        COLLATIONS => writer.delete_all((&schema::PG_COLLATION_OID_INDEX, &[Datum::Oid(oid)]), 7),
         _ => drop_relation(writer, oid),
     }
 }

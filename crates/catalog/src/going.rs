@@ -11,7 +11,9 @@ use crate::dropping::targets_of;
 use crate::error::CatalogError;
 use crate::objects::Object;
 use crate::row::Row;
-use crate::schema::{self, PG_ATTRDEF_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_TRIGGER_OID_INDEX};
+use crate::schema::{
+    self, PG_ATTRDEF_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_TOAST, PG_TRIGGER_OID_INDEX,
+};
 use crate::writer::Writer;
 
 /// What is to be dropped.
@@ -25,6 +27,8 @@ pub enum Going {
     Constraint(Oid),
     /// A schema.
     Schema(Oid),
+    /// A row of another catalog: the catalog's OID, and the row's.
+    Row(Oid, Oid),
 }
 
 /// The relations that go with it, and those with constraints, triggers and defaults that go: they
@@ -40,6 +44,7 @@ pub fn relations_to_lock(
         Going::Relation(oid) => vec![Object::relation(oid)],
         Going::Constraint(oid) => vec![Object::new(CONSTRAINTS, oid)],
         Going::Schema(oid) => vec![Object::new(NAMESPACES, oid)],
+        Going::Row(class, oid) => vec![Object::new(class, oid)],
         Going::Column(table, number) => {
             let found = writer.dependents(Object::column(table, number))?;
             let of_column = found.iter().filter(|depends| depends.on.column == number);
@@ -69,8 +74,14 @@ fn relations_of(writer: &mut Writer<'_>, object: Object) -> Result<[Oid; 2], Cat
         DEFAULTS => (&PG_ATTRDEF_OID_INDEX, [1, 1]),
         CLASSES => {
             // The lock of a table is that of its indexes and of its TOAST table.
-            let kind = writer.reader().class(oid)?.map(|class| class.kind);
-            return Ok([if matches!(kind, Some(b'i' | b'I' | b't')) { 0 } else { oid }, 0]);
+            let Some(class) = writer.reader().class(oid)? else { return Ok([0, 0]) };
+            let of = match class.kind {
+                b't' => 0,
+                b'i' | b'I' if class.namespace == PG_TOAST => 0,
+                b'i' | b'I' => writer.reader().table_of_index(&class)?.unwrap_or(0),
+                _ => oid,
+            };
+            return Ok([of, 0]);
         }
         _ => return Ok([0, 0]),
     };

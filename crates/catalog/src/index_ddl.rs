@@ -15,7 +15,7 @@ use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, INDEXES};
 use crate::checks::CheckedTable;
 use crate::constraints::check_not_null;
 use crate::database::Database;
-use crate::ddl::{Persistence, add_not_null, create_file};
+use crate::ddl::{NewFiles, add_not_null, create_file};
 use crate::error::CatalogError;
 use crate::foreign_key_ddl::{NewTrigger, insert_trigger};
 use crate::index::TableIndex;
@@ -151,7 +151,7 @@ pub fn create_index(
     tx: &mut Transaction,
     table: &Table,
     (def, name): (&IndexDef, &str),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<(Arc<TableIndex>, Vec<i16>), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     if writer.has_relation(table.namespace, name)? {
@@ -166,9 +166,9 @@ pub fn create_index(
         true => make_not_null(&mut writer, table, def, false)?,
         false => Vec::new(),
     };
-    let locator = create_file(&mut writer, persistence)?;
+    let locator = create_file(&mut writer, files)?;
     let oid = locator.rel;
-    insert_class(&mut writer, table, def, (oid, name), persistence)?;
+    insert_class(&mut writer, table, def, (oid, name), files)?;
     let (rows, collations) = collated_columns(&mut writer, table, def)?;
     writer.depend_on_collations(Object::relation(oid), &collations)?;
     insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
@@ -364,7 +364,7 @@ fn insert_class(
     table: &Table,
     def: &IndexDef,
     (oid, name): (Oid, &str),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<(), CatalogError> {
     let columns = def.columns().count();
     let factor = def.fill_factor.map(|factor| format!("fillfactor={factor}"));
@@ -378,9 +378,9 @@ fn insert_class(
         owner: table.owner,
         row_type: 0,
         filenode: oid,
-        tablespace: 0,
+        tablespace: files.class_tablespace(writer.database),
         shared: false,
-        persistence: persistence.code(),
+        persistence: files.persistence.code(),
         columns: i16::try_from(columns).expect("at most 32 columns"),
         replica_identity: b'n',
         oldest: OldestIds { xid: 0, multi: 0 },

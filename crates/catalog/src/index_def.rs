@@ -80,6 +80,8 @@ pub struct IndexDef {
     pub fill_factor: Option<u8>,
     /// deduplicate_items
     pub deduplicate: Option<bool>,
+    /// The tablespace that its file goes to. None: the session's default.
+    pub tablespace: Option<Oid>,
 }
 
 impl IndexDef {
@@ -91,6 +93,13 @@ impl IndexDef {
     /// Whether it is the primary key's.
     pub fn is_primary(&self) -> bool {
         self.constraint == Some(ConstraintKind::Primary)
+    }
+
+    /// The collations of its keys, and those that its trees refer to.
+    pub fn collations(&self) -> impl Iterator<Item = Oid> {
+        let trees = self.expressions.iter().map(|e| &e.expr).chain(&self.predicate);
+        let of_keys = self.keys.iter().filter_map(|key| key.collation);
+        of_keys.chain(trees.flat_map(StoredExpr::collations))
     }
 
     /// The table's columns that it has, by number: first the keys. 0: an expression.

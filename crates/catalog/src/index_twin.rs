@@ -15,7 +15,7 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES};
 use crate::database::Database;
-use crate::ddl::{Persistence, create_file};
+use crate::ddl::{NewFiles, create_file};
 use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
@@ -63,16 +63,17 @@ pub fn copy_index(
     tx: &mut Transaction,
     (table, index): (&Table, &TableIndex),
     name: &str,
+    files: NewFiles<'_>,
 ) -> Result<Oid, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     check_replaceable(&mut writer, index)?;
-    let oid = create_file(&mut writer, Persistence::Permanent)?.rel;
+    let oid = create_file(&mut writer, files)?.rel;
     let mut class = writer.row(&PG_CLASS_OID_INDEX, index.oid)?.values;
     for (column, value) in [
         ("oid", Datum::Oid(oid)),
         ("relname", Datum::string(name.to_owned())),
         ("relfilenode", Datum::Oid(oid)),
-        ("reltablespace", Datum::Oid(0)),
+        ("reltablespace", Datum::Oid(files.class_tablespace(database))),
         ("relpages", Datum::Int4(0)),
         ("reltuples", Datum::Float4(0.0)),
         ("relallvisible", Datum::Int4(0)),

@@ -351,8 +351,13 @@ mod tests {
 
     fn database(xid: Xid) -> Vec<forebay_types::Datum<'static>> {
         let oldest = OldestIds { xid, multi: 1 };
-        let cluster =
-            NewCluster { superuser: "postgres".to_owned(), oldest, templates: false, locale: None };
+        let cluster = NewCluster {
+            superuser: "postgres".to_owned(),
+            oldest,
+            templates: false,
+            locale: None,
+            collations: Vec::new(),
+        };
         cluster.rows(&PG_DATABASE).unwrap().remove(0)
     }
 

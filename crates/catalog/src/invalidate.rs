@@ -8,9 +8,9 @@ use forebay_types::Datum;
 use smallvec::SmallVec;
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES, MEMBERSHIPS,
-    NAMESPACES, ROLES, SEQUENCES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS, STATISTICS,
-    TABLESPACES, TRIGGERS, TYPES,
+    ATTRIBUTES, CLASSES, COLLATIONS, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES,
+    MEMBERSHIPS, NAMESPACES, ROLES, SEQUENCES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS,
+    STATISTICS, TABLESPACES, TRIGGERS, TYPES,
 };
 use crate::row::Row;
 
@@ -44,6 +44,12 @@ fn of_row(db: Oid, catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
             let by_name = hash_key(&[hash_name(name(1)?), hash_oid(oid(2)?)]);
             let by_oid = entry(db, cache::TYPE_BY_OID, hash_oid(first?));
             [by_oid, entry(db, cache::TYPE_BY_NAME, by_name)].into_iter().collect()
+        }
+        COLLATIONS => {
+            let encoding = hash_oid(row.int4(6).ok()?.cast_unsigned());
+            let by_name = hash_key(&[hash_name(name(1)?), encoding, hash_oid(oid(2)?)]);
+            let by_oid = entry(db, cache::COLLATION_BY_OID, hash_oid(first?));
+            [by_oid, entry(db, cache::COLLATION_BY_NAME, by_name)].into_iter().collect()
         }
         INDEXES => {
             let index = entry(db, cache::INDEX_BY_OID, hash_oid(first?));

@@ -11,6 +11,7 @@ mod change_options;
 mod checks;
 mod class;
 mod cluster_rows;
+mod collation_ddl;
 mod collations;
 mod column_storage;
 mod column_type;
@@ -24,6 +25,7 @@ mod databases;
 pub mod ddl;
 mod defaults;
 mod definitions;
+mod describe;
 mod dropping;
 mod entering;
 mod error;
@@ -57,6 +59,7 @@ mod oids;
 mod oldest;
 mod open_collations;
 mod options;
+mod owned;
 mod owners;
 mod reader;
 mod relation_ddl;
@@ -88,6 +91,9 @@ pub use change_options::{ChangedParameters, change_index_parameters, change_tabl
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
+pub use collation_ddl::{
+    CollationChange, Created, NewCollation, alter_collation, create_collation, drop_collations,
+};
 pub use collations::{OpenCollation, VersionMismatch};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use column_type::{
@@ -95,7 +101,7 @@ pub use column_type::{
     set_column_type, set_identity,
 };
 pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
-pub use comments::{Commented, comment};
+pub use comments::{Commented, catalog_named, comment};
 pub use constraint_ddl::{NotNull, add_named_not_null, rename_constraint, rename_index};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
@@ -135,6 +141,7 @@ pub use options::{
     AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, of_table,
     storage_texts,
 };
+pub use owned::{Owned, change_owner, drop_owned, owned_by};
 pub use owners::Owners;
 pub use reader::Reader;
 pub use relation_ddl::{
@@ -159,7 +166,9 @@ pub use statistic_rows::{
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use stored_expr::{Check, CheckDef, StoredExpr};
-pub use table::{Column, ColumnDef, Table};
+pub use table::{Column, ColumnDef, FilePlace, Table};
 pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
-pub use truncate::{complete_rows, create_new_file, empty_index, move_table, truncate_table};
+pub use truncate::{
+    complete_rows, create_new_file, empty_index, move_table, replace_file, truncate_table,
+};

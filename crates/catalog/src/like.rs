@@ -51,7 +51,9 @@ pub fn index_definitions(
         let options = options.map(texts_of).transpose()?.unwrap_or_default();
         let constraint = constraint_kind(&mut writer, table.oid, index.oid)?;
         let row = Row(&row.values, PG_INDEX.name);
-        let def = IndexDef { constraint, ..definition(&row)? };
+        let tablespace = Row(&class.values, PG_CLASS.name).oid(PG_CLASS.place("reltablespace"))?;
+        let tablespace = Some(tablespace).filter(|oid| *oid != 0);
+        let def = IndexDef { constraint, tablespace, ..definition(&row)? };
         let Some(def) = with_options(def, &options) else {
             return refused("a storage parameter of it is not supported");
         };

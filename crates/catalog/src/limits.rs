@@ -46,17 +46,13 @@ pub(crate) fn of(kind: u8, class: &ClassTraits) -> Limits {
         (other_method, OTHER_METHOD),
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
-        (class.unlogged, "it is unlogged"),
         (class.triggers, "it has triggers"),
         (class.rules, "it has rules"),
         (class.partition, "it is a partition"),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
-    let vacuum = [
-        (kind == b'S', "it is a sequence"),
-        (class.unlogged, "it is unlogged"),
-        (class.access_method != HEAP_AM, OTHER_METHOD),
-    ];
+    let vacuum =
+        [(kind == b'S', "it is a sequence"), (class.access_method != HEAP_AM, OTHER_METHOD)];
     let vacuum = vacuum.into_iter().find_map(|(has, why)| has.then_some(why));
     let read = unreadable(kind, class);
     let alter = [

@@ -101,8 +101,13 @@ mod tests {
     #[test]
     fn indexes_are_known_as_the_catalogs_describe_them() {
         let oldest = OldestIds { xid: 3, multi: 1 };
-        let cluster =
-            NewCluster { superuser: "me".to_owned(), oldest, templates: false, locale: None };
+        let cluster = NewCluster {
+            superuser: "me".to_owned(),
+            oldest,
+            templates: false,
+            locale: None,
+            collations: Vec::new(),
+        };
         let tables = cluster.tables().unwrap();
         for known in CATALOG_INDEXES {
             let table = tables.iter().find(|table| table.oid == known.of.oid).unwrap();

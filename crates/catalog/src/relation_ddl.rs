@@ -8,7 +8,8 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEPENDENCIES, INDEXES, NAMESPACES, TYPES};
 use crate::database::Database;
-use crate::dropping::{describe, inherits};
+use crate::describe::describe;
+use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::objects::{Depends, Object};
 use crate::row::Row;

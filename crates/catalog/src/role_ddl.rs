@@ -9,7 +9,7 @@ use crate::arrays::{array_of, stored_text};
 use crate::catalog_oids::{DATABASES, MEMBERSHIPS, ROLES, SETTINGS};
 use crate::cluster_rows::{Named, RoleRow};
 use crate::database::Database;
-use crate::dropping;
+use crate::describe::describe as describe_object;
 use crate::error::CatalogError;
 use crate::objects::Object;
 use crate::options::settings_of;
@@ -185,7 +185,7 @@ fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogEr
             )
         }
         MEMBERSHIPS => format!("membership {}", object.oid),
-        _ => dropping::describe(writer, object)?,
+        _ => describe_object(writer, object)?,
     })
 }
 

@@ -14,7 +14,7 @@ use forebay_types::{Datum, Oid, oids};
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, NAMESPACES, SEQUENCES};
 use crate::class::Class;
 use crate::database::Database;
-use crate::ddl::{Persistence, create_file, rename_types};
+use crate::ddl::{NewFiles, Persistence, create_file, rename_types};
 use crate::error::CatalogError;
 use crate::inplace::ClassFigures;
 use crate::limits::wrong_kind;
@@ -28,7 +28,7 @@ use crate::schema::{
     PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX,
 };
 use crate::sequence_def::{SequenceDef, SequenceOptions};
-use crate::table::ColumnDef;
+use crate::table::{ColumnDef, FilePlace};
 use crate::truncate::use_file;
 use crate::writer::{Found, Writer};
 
@@ -59,6 +59,8 @@ pub struct SequenceInfo {
     pub namespace: Oid,
     /// Its namespace's name.
     pub schema: String,
+    /// Its owner.
+    pub owner: Oid,
     /// p: permanent, u: unlogged, t: temporary
     pub persistence: u8,
     /// Its file.
@@ -71,6 +73,11 @@ impl SequenceInfo {
     /// Whether it is a session's temporary sequence.
     pub fn is_temporary(&self) -> bool {
         self.persistence == b't'
+    }
+
+    /// Where its file is.
+    pub fn place(&self) -> FilePlace {
+        FilePlace { persistence: self.persistence, tablespace: self.locator.spc }
     }
 }
 
@@ -134,6 +141,7 @@ impl Reader<'_> {
             name: class.name.clone(),
             namespace: class.namespace,
             schema: self.namespace_name(class)?,
+            owner: class.owner,
             persistence: class.persistence,
             locator: self.locator(class)?,
             def: def.ok_or_else(missing)?,
@@ -217,11 +225,11 @@ pub fn create_sequence(
     backend: &mut Backend,
     tx: &mut Transaction,
     new: NewSequence<'_>,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
     let NewSequence { namespace, name, def, tuple } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
-    let locator = create_file(&mut writer, persistence)?;
+    let locator = create_file(&mut writer, files)?;
     let oid = locator.rel;
     let owner = writer.owner();
     let class = ClassRow {
@@ -231,9 +239,9 @@ pub fn create_sequence(
         owner,
         row_type: 0,
         filenode: oid,
-        tablespace: 0,
+        tablespace: files.class_tablespace(database),
         shared: false,
-        persistence: persistence.code(),
+        persistence: files.persistence.code(),
         columns: COLUMNS.len() as i16,
         replica_identity: b'n',
         oldest: OldestIds { xid: 0, multi: 0 },
@@ -257,7 +265,7 @@ pub fn create_sequence(
     let namespace = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace, Dependency::Normal)?;
     writer.note_owner(Object::relation(oid), owner)?;
-    write_page(&mut writer, (name, locator), persistence, tuple)?;
+    write_page(&mut writer, (name, locator), files, tuple)?;
     writer.insert(SEQUENCES, &datums(oid, &def))?;
     writer.next_command()?;
     Ok(locator)
@@ -279,17 +287,17 @@ pub fn sequence_name(
 fn write_page(
     writer: &mut Writer<'_>,
     (name, locator): (&str, RelFileLocator),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
     tuple: SequenceTuple,
 ) -> Result<(), CatalogError> {
     let xid = writer.xid();
-    let logged = matches!(persistence, Persistence::Permanent);
+    let logged = matches!(files.persistence, Persistence::Permanent);
     let mut sequence = Sequence::new(&writer.database.heaps, name, locator, logged);
-    if let Persistence::Temporary(relations) = persistence {
+    if let Persistence::Temporary(relations) = files.persistence {
         sequence.pool = relations.pool().clone();
     }
     sequence.create(writer.backend, Fork::Main, xid, tuple)?;
-    if let Persistence::Unlogged = persistence {
+    if let Persistence::Unlogged = files.persistence {
         sequence.create(writer.backend, Fork::Init, xid, tuple)?;
     }
     Ok(())
@@ -303,11 +311,11 @@ pub fn alter_sequence(
     tx: &mut Transaction,
     (sequence, now): (&SequenceInfo, SequenceTuple),
     options: &SequenceOptions,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
     let (def, tuple) = options.alter(sequence.def, now)?;
     let mut writer = Writer::begin(database, backend, tx)?;
-    let locator = replace(&mut writer, sequence, tuple, persistence)?;
+    let locator = replace(&mut writer, sequence, tuple, files)?;
     let key = [Datum::Oid(sequence.oid)];
     let missing = || CatalogError::corrupt(format!("pg_sequence has no row {}", sequence.oid));
     let found = writer.rows((&PG_SEQUENCE_SEQRELID_INDEX, &key), 1)?.pop().ok_or_else(missing)?;
@@ -323,20 +331,20 @@ pub fn replace_sequence(
     backend: &mut Backend,
     tx: &mut Transaction,
     (sequence, tuple): (&SequenceInfo, SequenceTuple),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    replace(&mut Writer::begin(database, backend, tx)?, sequence, tuple, persistence)
+    replace(&mut Writer::begin(database, backend, tx)?, sequence, tuple, files)
 }
 
 fn replace(
     writer: &mut Writer<'_>,
     sequence: &SequenceInfo,
     tuple: SequenceTuple,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let locator = create_file(writer, persistence)?;
-    write_page(writer, (&sequence.name, locator), persistence, tuple)?;
-    use_file(writer, (sequence.oid, sequence.locator), (persistence, locator), &FIGURES)?;
+    let locator = create_file(writer, files)?;
+    write_page(writer, (&sequence.name, locator), files, tuple)?;
+    use_file(writer, (sequence.oid, sequence.locator), (files, locator), &FIGURES)?;
     Ok(locator)
 }
 

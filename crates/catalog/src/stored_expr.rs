@@ -37,6 +37,11 @@ impl StoredExpr {
         StoredExpr { tree: nodes::write(expr).into(), columns, references: distinct }
     }
 
+    /// The collations that it refers to.
+    pub fn collations(&self) -> impl Iterator<Item = Oid> {
+        self.references.iter().filter(|(class, _)| *class == COLLATIONS).map(|(_, oid)| *oid)
+    }
+
     /// The relations that it refers to: sequences.
     pub fn relations(&self) -> impl Iterator<Item = Oid> {
         self.references.iter().filter(|(class, _)| *class == CLASSES).map(|(_, oid)| *oid)

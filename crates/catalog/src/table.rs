@@ -156,6 +156,20 @@ pub struct Table {
     pub statistics: OnceLock<Arc<TableStatistics>>,
 }
 
+/// Where a relation's files are, or go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePlace {
+    /// pg_class.relpersistence
+    pub persistence: u8,
+    /// The tablespace. 0: the database's.
+    pub tablespace: Oid,
+}
+
+impl FilePlace {
+    /// A place of a permanent relation in the database's tablespace.
+    pub const PERMANENT: FilePlace = FilePlace { persistence: b'p', tablespace: 0 };
+}
+
 /// Why a table cannot be used, if so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -320,10 +334,9 @@ impl Table {
             let message = format!("cannot lock rows in {what} \"{}\"", self.name);
             return Err(CatalogError::refused("42809", message));
         }
-        match (self.is_catalog(), self.limits.unlogged) {
-            (true, _) => Err(self.refusal("lock rows of", "it is a system catalog")),
-            (_, true) => Err(self.refusal("lock rows of", "it is unlogged")),
-            _ => Ok(()),
+        match self.is_catalog() {
+            true => Err(self.refusal("lock rows of", "it is a system catalog")),
+            false => Ok(()),
         }
     }
 
@@ -363,7 +376,7 @@ impl Table {
 
     /// Whether a reader may remove versions of its rows that nobody sees any more.
     pub fn is_prunable(&self) -> bool {
-        !self.limits.unlogged && self.kind != b'S'
+        self.kind != b'S'
     }
 
     fn refusal(&self, verb: &str, why: &str) -> CatalogError {
@@ -378,6 +391,31 @@ impl Table {
     /// Whether it is temporary.
     pub fn is_temporary(&self) -> bool {
         self.temp.is_some()
+    }
+
+    /// Whether recovery empties it, since its changes are not logged.
+    pub fn is_unlogged(&self) -> bool {
+        self.limits.unlogged
+    }
+
+    /// Whether its changes are logged.
+    pub fn is_logged(&self) -> bool {
+        !self.is_temporary() && !self.is_unlogged()
+    }
+
+    /// Where its file is.
+    pub fn place(&self) -> FilePlace {
+        self.place_in(self.locator.spc)
+    }
+
+    /// A place in a tablespace for what belongs to it.
+    pub fn place_in(&self, tablespace: Oid) -> FilePlace {
+        let persistence = match (self.is_temporary(), self.is_unlogged()) {
+            (true, _) => b't',
+            (_, true) => b'u',
+            _ => b'p',
+        };
+        FilePlace { persistence, tablespace }
     }
 
     /// Whether it belongs to pg_catalog, and so is read-only.

@@ -11,7 +11,7 @@ use forebay_types::{Datum, Oid, oids, type_info};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES};
 use crate::database::Database;
-use crate::ddl::{Persistence, create_file};
+use crate::ddl::{NewFiles, create_file};
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::index_ddl::create_index;
@@ -78,10 +78,10 @@ pub fn create_toast_table(
     backend: &mut Backend,
     tx: &mut Transaction,
     (table, namespace, options): (Oid, Oid, &[String]),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<(Arc<Table>, Arc<TableIndex>), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
-    let locator = create_file(&mut writer, persistence)?;
+    let locator = create_file(&mut writer, files)?;
     let (oid, name) = (locator.rel, format!("pg_toast_{table}"));
     let columns = COLUMNS.map(|(name, type_oid)| ColumnDef::new(name, type_oid));
     let owner = match writer.reader().class(table)? {
@@ -95,9 +95,9 @@ pub fn create_toast_table(
         owner,
         row_type: 0,
         filenode: oid,
-        tablespace: 0,
+        tablespace: files.class_tablespace(database),
         shared: false,
-        persistence: persistence.code(),
+        persistence: files.persistence.code(),
         columns: columns.len() as i16,
         replica_identity: b'n',
         oldest: OldestIds {
@@ -123,7 +123,7 @@ pub fn create_toast_table(
     let keys = vec![IndexKey::new(1), IndexKey::new(2)];
     let def = IndexDef { keys, unique: true, ..IndexDef::default() };
     let name = format!("{name}_index");
-    let (index, _) = create_index(database, backend, tx, &toast, (&def, &name), persistence)?;
+    let (index, _) = create_index(database, backend, tx, &toast, (&def, &name), files)?;
     Ok((toast, index))
 }
 

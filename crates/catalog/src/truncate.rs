@@ -11,13 +11,13 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES};
 use crate::database::Database;
-use crate::ddl::{Persistence, create_file};
+use crate::ddl::{NewFiles, Persistence, create_file};
 use crate::error::CatalogError;
 use crate::inplace::ClassFigures;
 use crate::row_changes::{attribute, set};
 use crate::schema::{PG_ATTRIBUTE, PG_CLASS, PG_CLASS_OID_INDEX};
 use crate::table::Table;
-use crate::writer::Writer;
+use crate::writer::{Found, Writer};
 
 /// Empties a table, whose lock the caller holds. No row has a MultiXact older than `min_multi`.
 /// Returns the new file. Its indexes are for the caller to build anew.
@@ -26,13 +26,13 @@ pub fn truncate_table(
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
     min_multi: MultiXactId,
 ) -> Result<RelFileLocator, CatalogError> {
     let frozen_xid = database.xacts.oldest_running().xid();
     let old = (table.oid, table.locator);
     let figures = ClassFigures { frozen_xid, min_multi, ..EMPTY };
-    new_file(&mut Writer::begin(database, backend, tx)?, old, persistence, &figures)
+    new_file(&mut Writer::begin(database, backend, tx)?, old, files, &figures)
 }
 
 /// Creates a file to which a table is to be moved.
@@ -40,9 +40,9 @@ pub fn create_new_file(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    create_file(&mut Writer::begin(database, backend, tx)?, persistence)
+    create_file(&mut Writer::begin(database, backend, tx)?, files)
 }
 
 /// Moves a table to a file that has all of its rows, with a value for each of its columns. The
@@ -52,12 +52,12 @@ pub fn move_table(
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-    (persistence, new): (Persistence<'_>, RelFileLocator),
+    (files, new): (NewFiles<'_>, RelFileLocator),
     figures: &ClassFigures,
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     clear_missing(&mut writer, table)?;
-    use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
+    use_file(&mut writer, (table.oid, table.locator), (files, new), figures)
 }
 
 /// Notes that all rows of a table, which the caller has locked, have a value for each of its
@@ -84,8 +84,8 @@ fn clear_missing(writer: &mut Writer<'_>, table: &Table) -> Result<(), CatalogEr
     Ok(())
 }
 
-/// Index of relkind in pg_class.
-const KIND: usize = PG_CLASS.place("relkind");
+/// Index of relpersistence in pg_class.
+const PERSISTENCE: usize = PG_CLASS.place("relpersistence");
 /// Indexes of columns of pg_attribute.
 const HAS_MISSING: usize = PG_ATTRIBUTE.place("atthasmissing");
 const MISSING_VALUE: usize = PG_ATTRIBUTE.place("attmissingval");
@@ -108,19 +108,19 @@ pub fn empty_index(
     backend: &mut Backend,
     tx: &mut Transaction,
     index: (Oid, RelFileLocator),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    new_file(&mut Writer::begin(database, backend, tx)?, index, persistence, &EMPTY)
+    new_file(&mut Writer::begin(database, backend, tx)?, index, files, &EMPTY)
 }
 
 fn new_file(
     writer: &mut Writer<'_>,
     old: (Oid, RelFileLocator),
-    persistence: Persistence<'_>,
+    files: NewFiles<'_>,
     figures: &ClassFigures,
 ) -> Result<RelFileLocator, CatalogError> {
-    let locator = create_file(writer, persistence)?;
-    use_file(writer, old, (persistence, locator), figures)?;
+    let locator = create_file(writer, files)?;
+    use_file(writer, old, (files, locator), figures)?;
     Ok(locator)
 }
 
@@ -128,12 +128,11 @@ fn new_file(
 pub(crate) fn use_file(
     writer: &mut Writer<'_>,
     (oid, old): (Oid, RelFileLocator),
-    (persistence, locator): (Persistence<'_>, RelFileLocator),
+    (files, locator): (NewFiles<'_>, RelFileLocator),
     figures: &ClassFigures,
 ) -> Result<(), CatalogError> {
     let mut found = writer.row(&PG_CLASS_OID_INDEX, oid)?;
     for (name, value) in [
-        ("relfilenode", Datum::Oid(locator.rel)),
         ("relpages", Datum::Int4(figures.pages.cast_signed())),
         ("reltuples", Datum::Float4(figures.tuples)),
         ("relallvisible", Datum::Int4(figures.all_visible.cast_signed())),
@@ -143,13 +142,52 @@ pub(crate) fn use_file(
     ] {
         set(&mut found.values, name, value);
     }
-    if found.values.get(KIND) == Some(&Datum::Char(b'S')) {
-        set(&mut found.values, "relpersistence", Datum::Char(persistence.code()));
-    }
+    at_file(writer, &mut found, (files, locator));
     writer.update(CLASSES, found.tid, &found.values)?;
     // A session removes the files of its temporary tables itself.
-    if !matches!(persistence, Persistence::Temporary(_)) {
+    if !matches!(files.persistence, Persistence::Temporary(_)) {
         writer.tx.drop_at_commit(old);
     }
     writer.next_command()
+}
+
+/// A relation has another file from now on, with all that is in the old one. The caller has locked
+/// it. As in PostgreSQL, nothing is known of the rows of a table that becomes logged or unlogged.
+pub fn replace_file(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (oid, old): (Oid, RelFileLocator),
+    (files, new): (NewFiles<'_>, RelFileLocator),
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let mut found = writer.row(&PG_CLASS_OID_INDEX, oid)?;
+    let before = found.values.get(PERSISTENCE).cloned();
+    at_file(&writer, &mut found, (files, new));
+    if found.values.get(PERSISTENCE) != before.as_ref() {
+        for (name, value) in [
+            ("relpages", Datum::Int4(0)),
+            ("reltuples", Datum::Float4(-1.0)),
+            ("relallvisible", Datum::Int4(0)),
+            ("relallfrozen", Datum::Int4(0)),
+        ] {
+            set(&mut found.values, name, value);
+        }
+    }
+    writer.update(CLASSES, found.tid, &found.values)?;
+    if !matches!(files.persistence, Persistence::Temporary(_)) {
+        writer.tx.drop_at_commit(old);
+    }
+    writer.next_command()
+}
+
+/// What a row of pg_class says of the relation's file.
+fn at_file(writer: &Writer<'_>, found: &mut Found, (files, new): (NewFiles<'_>, RelFileLocator)) {
+    for (name, value) in [
+        ("relfilenode", Datum::Oid(new.rel)),
+        ("reltablespace", Datum::Oid(files.class_tablespace(writer.database))),
+        ("relpersistence", Datum::Char(files.persistence.code())),
+    ] {
+        set(&mut found.values, name, value);
+    }
 }

@@ -58,6 +58,24 @@ impl Locale {
     }
 }
 
+/// The BCP 47 tag of a locale of ICU, in its standard form.
+///
+/// # Errors
+/// If it is no locale.
+pub fn language_tag(name: &str) -> Result<String, CollationError> {
+    let tag = match name {
+        "" => "und".to_owned(),
+        "C" | "POSIX" => "en-US-u-va-posix".to_owned(),
+        name => name.replace('_', "-"),
+    };
+    let locale: icu_locale_core::Locale =
+        tag.parse().map_err(|error: icu_locale_core::ParseError| CollationError::BadLocale {
+            locale: name.to_owned(),
+            reason: error.to_string(),
+        })?;
+    Ok(locale.to_string())
+}
+
 /// Takes an attribute of the order. Returns whether it is known.
 fn attribute(options: &mut CollatorOptions, key: &str, value: &str) -> bool {
     match (key, value) {

@@ -41,9 +41,14 @@ impl Locale {
 
     /// Whether letters of this locale are in UTF-8.
     pub(crate) fn is_utf8(&self) -> bool {
+        self.codeset().eq_ignore_ascii_case("UTF-8")
+    }
+
+    /// The encoding of this locale's letters, as the C library calls it.
+    pub(crate) fn codeset(&self) -> String {
         // SAFETY: the locale is valid, and the answer is a C string that lives as long as it.
         let codeset = unsafe { CStr::from_ptr(libc::nl_langinfo_l(libc::CODESET, self.0)) };
-        codeset.to_bytes().eq_ignore_ascii_case(b"UTF-8")
+        codeset.to_string_lossy().into_owned()
     }
 
     /// Compares two texts without NUL bytes.

@@ -39,6 +39,7 @@ mod session;
 mod stats;
 mod sums;
 mod sync_tree;
+mod system_collations;
 pub mod views;
 mod walsync;
 mod walwriter;
@@ -79,7 +80,7 @@ pub use forebay_catalog::{
     ForeignKeyDef, IndexCompiler, IndexDef, IndexDefinition, IndexExpression, IndexKey, IndexTrees,
     KeyAction, KeyTrigger, KeyWork, MemberOptions, Named, NewType, NotNull, ObjectName, OldestIds,
     ReplicaIdentity, RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions,
-    SettingChange, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics,
+    SettingChange, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, catalog_named,
     compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,
 };
 pub use forebay_format::lsn::ParseLsnError;
@@ -97,12 +98,13 @@ pub use io::IoSettings;
 pub use new_database::{CopyStrategy, NewDatabase};
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    CommentOn, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows,
-    IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, OnCommit, Part, PathEntry,
-    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
-    SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
-    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
-    Transaction, VacuumOptions, compressed_value, toasted_size,
+    CollationDef, CollationName, CommentOn, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions,
+    IndexEntry, IndexRows, IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation,
+    OnCommit, Part, PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
+    Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf,
+    SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting,
+    TableCheckOptions, TableFiles, Told, Transaction, VacuumOptions, compressed_value,
+    toasted_size,
 };
 pub use warning::Warning;
 

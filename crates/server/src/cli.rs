@@ -183,6 +183,7 @@ fn init(args: &InitArgs) -> u8 {
         wal_segment_size: args.wal_segsize << 20,
         sync: !args.no_sync,
         locale: args.locale(),
+        system_collations: true,
         ..InitOptions::default()
     };
     let made = match args.wal_segsize {

@@ -1,7 +1,7 @@
 //! What PostgreSQL's catalogs say of what statements have made, to compare clusters by it.
 
 /// What the catalogs say of all that was made, TOAST tables included, without OIDs.
-pub const CATALOGS: [(&str, &str); 8] = [
+pub const CATALOGS: [(&str, &str); 9] = [
     (
         "pg_class",
         "select regexp_replace(relname, 'pg_toast_[0-9]+', 'pg_toast_N') as name,
@@ -21,7 +21,7 @@ pub const CATALOGS: [(&str, &str); 8] = [
              attname, atttypid::regtype, attlen, attnum, atttypmod, attndims, attbyval, attalign,
              attstorage, attcompression, attnotnull, atthasdef,
              atthasmissing, attidentity, attgenerated, attisdropped, attislocal, attinhcount,
-             attcollation, attstattarget, attacl, attoptions, attfdwoptions, attmissingval
+             attcollation::regcollation, attstattarget, attacl, attoptions, attfdwoptions, attmissingval
          from pg_attribute where attrelid >= 16384 order by 1, attnum",
     ),
     (
@@ -31,7 +31,8 @@ pub const CATALOGS: [(&str, &str); 8] = [
              regexp_replace(indexrelid::regclass::text, 'pg_toast_[0-9]+', 'pg_toast_N'),
              indnatts, indnkeyatts, indisunique,
              indnullsnotdistinct, indisprimary, indisexclusion, indimmediate, indisclustered,
-             indisvalid, indcheckxmin, indisready, indislive, indisreplident, indkey, indcollation,
+             indisvalid, indcheckxmin, indisready, indislive, indisreplident, indkey,
+             indcollation::oid[]::regcollation[],
              (select string_agg(opcname, ',') from unnest(indclass) u join pg_opclass o
               on o.oid = u), indoption, indexprs, indpred
          from pg_index where indexrelid >= 16384 order by 1, 2",
@@ -61,6 +62,13 @@ pub const CATALOGS: [(&str, &str); 8] = [
              typanalyze, typalign, typstorage, typnotnull, typbasetype, typtypmod, typndims,
              typcollation, typdefaultbin, typdefault, typacl
          from pg_type where typnamespace = 'public'::regnamespace order by typname",
+    ),
+    (
+        "pg_collation",
+        "select collname, collnamespace::regnamespace, collowner, collprovider,
+             collisdeterministic, collencoding, collcollate, collctype, colllocale, collicurules,
+             collversion
+         from pg_collation where oid >= 16384 order by collname",
     ),
     (
         "pg_sequence",

@@ -105,6 +105,11 @@ impl Transaction {
         Transaction { role, ..self }
     }
 
+    /// From now on this role owns what it creates.
+    pub fn set_role(&mut self, role: Oid) {
+        self.role = role;
+    }
+
     /// The same, of a backend: others that wait for it wait for that backend.
     #[must_use]
     pub fn of_backend(self, backend: u32) -> Transaction {

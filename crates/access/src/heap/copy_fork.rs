@@ -1,16 +1,19 @@
-//! Copying a relation's fork page by page, through the pool: for a new database.
+//! Copying a relation's fork page by page, through the pool: for a new database, and for a relation
+//! that gets another file.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
 
 use forebay_format::page::PageBytes;
 use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{BLOCK_SIZE, Fork, RelFileLocator};
 use forebay_storage::{
-    Backend, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings, WriteOptions, WriteStream,
+    Backend, BufferPool, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings, WriteOptions,
+    WriteStream,
 };
-use forebay_wal::{BlockFlags, BlockRef, Record};
+use forebay_wal::{BlockFlags, BlockRef, Record, Wal};
 
-use super::critical::critical;
-use super::relation::Heaps;
+use super::critical::{PageFailure, critical};
 use crate::error::AccessError;
 
 /// Pages that are collected before the file grows.
@@ -18,10 +21,21 @@ const AT_ONCE: usize = 32;
 /// Bytes of a record with a page.
 const RECORD_ROOM: u64 = 2 * BLOCK_SIZE as u64;
 
-impl Heaps {
+/// What copies forks.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkCopier<'a> {
+    /// The pages.
+    pub pool: &'a Arc<BufferPool>,
+    /// The log of changes.
+    pub wal: &'a Arc<Wal>,
+    /// Stops the engine if a page was changed and the change could not be logged.
+    pub failure: &'a Arc<dyn PageFailure>,
+}
+
+impl ForkCopier<'_> {
     /// Copies all pages of a fork into another relation's, which is empty and nobody else uses. If
     /// the new one is `logged`, each page is logged whole. `check` can end the copying.
-    pub fn copy_fork(
+    pub fn copy(
         &self,
         backend: &mut Backend,
         (from, to): (RelFileLocator, RelFileLocator),
@@ -34,8 +48,8 @@ impl Heaps {
         let flags = StreamFlags::SEQUENTIAL;
         let source = move || all.next();
         let strategy = Strategy::BulkRead;
-        let mut pages = ReadStream::new(&self.pool, from, fork, source, flags, strategy, settings);
-        let mut written = WriteStream::new(&self.pool, WriteOptions::cleaning(&self.pool));
+        let mut pages = ReadStream::new(self.pool, from, fork, source, flags, strategy, settings);
+        let mut written = WriteStream::new(self.pool, WriteOptions::cleaning(self.pool));
         let mut batch: Vec<Box<PageBytes>> = Vec::new();
         loop {
             let page = pages.next(backend)?;

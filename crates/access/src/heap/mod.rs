@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `relation.rs` | [`Heap`]: a relation with what is needed to work on it |
-//! | `copy_fork.rs` | copying a relation page by page, for a new database |
+//! | `copy_fork.rs` | copying a relation page by page, into another file |
 //! | `critical.rs` | [`PageFailure`]: a page change that fails halfway stops the engine |
 //! | `space.rs` | [`SpaceMap`]: blocks with room, so that inserters do not meet on one page |
 //! | `room.rs` | pages to which the free-space map leads |
@@ -97,6 +97,7 @@ mod xmax;
 
 pub use batch::TupleBatch;
 pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
+pub use copy_fork::ForkCopier;
 pub use critical::PageFailure;
 pub(crate) use critical::critical;
 pub use dead_items::DeadItems;

@@ -21,8 +21,18 @@ impl Index {
     pub fn create(&self, backend: &mut Backend) -> Result<(), AccessError> {
         self.known.set_root(None);
         self.known.set_last_leaf(None);
+        self.make_meta(backend, Fork::Main)
+    }
+
+    /// Makes the initialization fork, an empty tree to which recovery takes an unlogged index back.
+    /// It is logged.
+    pub fn create_init(&self, backend: &mut Backend) -> Result<(), AccessError> {
+        Index { logged: true, ..self.clone() }.make_meta(backend, Fork::Init)
+    }
+
+    fn make_meta(&self, backend: &mut Backend, fork: Fork) -> Result<(), AccessError> {
         self.ensure_log_room(backend)?;
-        let pages = self.pool.extend(backend, self.locator, Fork::Main, 1, Strategy::Normal)?;
+        let pages = self.pool.extend(backend, self.locator, fork, 1, Strategy::Normal)?;
         let page = pages.into_iter().next();
         let page = page.filter(|page| page.tag().block == META_BLOCK).ok_or_else(|| {
             AccessError::Internal(format!("index \"{}\" has pages already", self.shape.name))

@@ -314,6 +314,13 @@ pub struct SessionSettings {
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
     pub ignore_checksum_failure: bool,
+    /// The role as which statements run (role); `none`: the session's.
+    pub role: Arc<str>,
+    /// The role that the session acts for (session_authorization). Empty: the one that has logged in.
+    pub session_authorization: Arc<str>,
+    /// The tablespace of new tables and indexes (default_tablespace). Empty: the
+    /// database's.
+    pub default_tablespace: Arc<str>,
     /// The schemas in which names without one are looked for (search_path): as written, `$user`
     /// for the one with the role's name.
     pub search_path: Arc<[String]>,
@@ -404,6 +411,9 @@ pub fn identifier_list(text: &str) -> Option<Vec<String>> {
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings {
+            role: Arc::from("none"),
+            session_authorization: Arc::from(""),
+            default_tablespace: Arc::from(""),
             search_path: Arc::from(["$user".to_owned(), "public".to_owned()]),
             io_combine_limit: 16,
             effective_io_concurrency: 16,
@@ -483,6 +493,8 @@ pub struct InitOptions {
     pub templates: bool,
     /// The locale of the databases; C, if nothing is said.
     pub locale: LocaleOptions,
+    /// Whether the databases get the collations of the C library's locales (`locale -a`).
+    pub system_collations: bool,
 }
 
 /// The locale of a new cluster's databases, as initdb takes it.
@@ -505,7 +517,14 @@ pub struct LocaleOptions {
 impl Default for InitOptions {
     fn default() -> Self {
         let locale = LocaleOptions::default();
-        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: true, locale }
+        let system_collations = false;
+        InitOptions {
+            wal_segment_size: 16 << 20,
+            sync: true,
+            templates: true,
+            locale,
+            system_collations,
+        }
     }
 }
 

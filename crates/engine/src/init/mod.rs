@@ -18,9 +18,8 @@ use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
 use forebay_catalog::bootstrap::NewCluster;
-use forebay_catalog::schema::{POSTGRES_DB, TEMPLATE0_DB, TEMPLATE1_DB};
+use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, POSTGRES_ROLE, TEMPLATE0_DB, TEMPLATE1_DB};
 use forebay_format::control::{ControlFile, DbState, PATH};
-use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::lsn::WAL_BLOCK_SIZE;
 use forebay_format::multixact::{members_page, offsets_page};
 use forebay_format::relmap::RelMap;
@@ -35,6 +34,7 @@ use crate::directory::VERSION;
 use crate::error::EngineError;
 use crate::io::standalone;
 use crate::locale::new_locale;
+use crate::system_collations::system_collations;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
@@ -71,15 +71,27 @@ pub(crate) fn init_on(
     for name in layout::DIRECTORIES {
         made.directory(name)?;
     }
-    write_catalogs(&mut made, &mut backend, options, ids)?;
-    write_files(&mut made, &mut backend, segments, ids)?;
+    let collations = match options.system_collations {
+        true => system_collations(PG_CATALOG, POSTGRES_ROLE).0,
+        false => Vec::new(),
+    };
+    let cluster = NewCluster {
+        superuser: SUPERUSER.to_owned(),
+        oldest: ids.oldest,
+        templates: options.templates,
+        locale: new_locale(&options.locale)?,
+        collations,
+    };
+    write_catalogs(&mut made, &mut backend, &cluster)?;
+    let next_oid = cluster.next_oid()?;
+    write_files(&mut made, &mut backend, (segments, next_oid), ids)?;
     made.keep()
 }
 
 fn write_files(
     made: &mut Made,
     io: &mut IoBackend,
-    segments: SegmentSize,
+    (segments, next_oid): (SegmentSize, Oid),
     ids: FirstIds,
 ) -> Result<(), EngineError> {
     let version = format!("{VERSION}\n");
@@ -97,7 +109,7 @@ fn write_files(
         let len = slru::segment_offset(page) as usize + BLOCK_SIZE;
         made.file(io, &name, &vec![0; len])?;
     }
-    let (checkpoint, control) = control_file(segments, ids);
+    let (checkpoint, control) = control_file((segments, next_oid), ids);
     let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
     let segment = format!("pg_wal/{segment}");
     made.file(io, &segment, &first_page)?;
@@ -113,16 +125,9 @@ fn write_files(
 fn write_catalogs(
     made: &mut Made,
     io: &mut IoBackend,
-    options: &InitOptions,
-    ids: FirstIds,
+    cluster: &NewCluster,
 ) -> Result<(), EngineError> {
-    let cluster = NewCluster {
-        superuser: SUPERUSER.to_owned(),
-        oldest: ids.oldest,
-        templates: options.templates,
-        locale: new_locale(&options.locale)?,
-    };
-    let databases = if options.templates { &DATABASES[..] } else { &[POSTGRES_DB] };
+    let databases = if cluster.templates { &DATABASES[..] } else { &[POSTGRES_DB] };
     let folders: Vec<String> = databases.iter().map(|oid| format!("base/{oid}")).collect();
     let (mut shared_map, mut map) = (RelMap::new(), RelMap::new());
     for folder in &folders {
@@ -156,7 +161,10 @@ fn write_catalogs(
 }
 
 /// The first checkpoint and the control file that points to it.
-fn control_file(segments: SegmentSize, ids: FirstIds) -> (CheckPoint, ControlFile) {
+fn control_file(
+    (segments, next_oid): (SegmentSize, Oid),
+    ids: FirstIds,
+) -> (CheckPoint, ControlFile) {
     let redo = wal::first_record(segments);
     let checkpoint = CheckPoint {
         redo,
@@ -166,7 +174,7 @@ fn control_file(segments: SegmentSize, ids: FirstIds) -> (CheckPoint, ControlFil
         wal_level: WAL_LEVEL,
         next_xid: ids.xid,
         // PostgreSQL's scripts for views may come first; other objects begin at FIRST_NORMAL_OID.
-        next_oid: FIRST_UNPINNED_OID,
+        next_oid,
         next_multi: ids.multi,
         next_multi_offset: ids.member,
         oldest_xid: ids.oldest.xid,

@@ -86,12 +86,13 @@ impl Session {
     ) -> Result<i16, EngineError> {
         self.call(|session, core| {
             session.check_altered(table)?;
+            session.lock_collations(core, def.collation.into_iter())?;
             session.lock_sequences_of(core, def.default.iter())?;
             let (tx, backend) = session.changing()?;
             let number = catalog::add_column(&core.database, backend, tx, (table, def), missing)?;
             if table.toasting.relation.is_none() {
                 let columns = session.columns_of(core, table.oid)?;
-                session.create_toast(core, (table.oid, table.is_temporary()), &columns, &[])?;
+                session.create_toast(core, (table.oid, table.place()), &columns, &[])?;
             }
             Ok(number)
         })

@@ -82,7 +82,7 @@ impl Session {
                 return Ok(());
             }
             let columns = session.column_defs(core, table)?;
-            session.create_toast(core, (table.oid, table.is_temporary()), &columns, &[])
+            session.create_toast(core, (table.oid, table.place()), &columns, &[])
         })
     }
 

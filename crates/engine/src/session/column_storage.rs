@@ -23,7 +23,7 @@ impl Session {
             change_column_storage(&core.database, backend, tx, (table, number), change)?;
             if table.toasting.relation.is_none() && table.kind == b'r' {
                 let columns = session.column_defs(core, table)?;
-                session.create_toast(core, (table.oid, table.is_temporary()), &columns, &[])?;
+                session.create_toast(core, (table.oid, table.place()), &columns, &[])?;
             }
             Ok(())
         })

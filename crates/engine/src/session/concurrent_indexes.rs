@@ -75,11 +75,13 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         let now = self.locked_now(core, table)?;
         catalog::check_index(&now, def)?;
+        self.lock_collations(core, def.collations())?;
         let name = self.lock_index_name(core, &now, def)?;
-        let index = self.with_files(core, false, |session, persistence| {
+        let place = self.place_of_index(core, &now, def)?;
+        let index = self.with_files(core, place, |session, files| {
             let (tx, backend) = session.changing()?;
             let of = (def, name.as_str());
-            Ok(catalog::create_index(&core.database, backend, tx, &now, of, persistence)?.0)
+            Ok(catalog::create_index(&core.database, backend, tx, &now, of, files)?.0)
         })?;
         self.lock_for_ddl(core, table)?;
         Ok(index.oid)

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use forebay_access::AccessError;
+use forebay_access::heap::{ForkCopier, Heaps};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::{
     Database, DatabaseRow, Named, Reader, change_database, database_row_lock, ddl, delete_database,
@@ -25,7 +25,6 @@ use forebay_format::wal::database::{self, DatabaseDrop, DatabasePlace, FileCopy}
 use forebay_format::wal::relation_map::{self, MapUpdate};
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::{Fork, RelFileLocator, Xid};
-use forebay_storage::StreamSettings;
 use forebay_txn::locks::{InterruptKind, LockMode};
 use forebay_types::{Datum, Oid};
 use forebay_wal::Record;
@@ -200,7 +199,7 @@ impl Session {
         let mut row = DatabaseRow {
             oid: self.new_database_oid(core, new.oid)?,
             name: name.clone(),
-            owner: new.owner.unwrap_or(core.role),
+            owner: new.owner.unwrap_or(self.acting.role),
             is_template: new.is_template,
             allows_connections: new.allows_connections.unwrap_or(true),
             connection_limit: limit,
@@ -304,14 +303,9 @@ impl Session {
     ) -> Result<(), EngineError> {
         let snapshot = core.xacts.snapshot(&from.transaction());
         let files = Reader::new(from, &mut self.backend, snapshot).relation_files()?;
-        let ahead = self.read_ahead();
-        let settings = StreamSettings::new(ahead.io_concurrency, ahead.combine_limit);
         let xid = self.assigned(core)?;
-        let interrupt = self.interrupt.clone();
-        let check = || match interrupt.pending() {
-            Some(_) => Err(AccessError::Internal("interrupted".to_owned())),
-            None => Ok(()),
-        };
+        let Heaps { pool, wal, failure, .. } = &*core.heaps;
+        let copier = ForkCopier { pool, wal, failure };
         for file in files {
             let old = file.locator;
             let spc = if old.spc == from.tablespace { place.spc } else { old.spc };
@@ -325,20 +319,14 @@ impl Session {
                 if logged {
                     ddl::log_file(&core.database, &mut self.backend, (new, fork), xid)?;
                 }
-                self.check_cancel()?;
-                let (heaps, backend) = (&core.heaps, &mut self.backend);
-                let copied = heaps.copy_fork(backend, (old, new), (fork, logged), settings, &check);
-                if copied.is_err() {
-                    self.check_cancel()?;
-                }
-                copied?;
+                self.copy_fork(copier, (old, new), (fork, logged))?;
             }
         }
         Ok(())
     }
 
     /// The transaction's id.
-    fn assigned(&mut self, core: &InDatabase) -> Result<Xid, EngineError> {
+    pub(super) fn assigned(&mut self, core: &InDatabase) -> Result<Xid, EngineError> {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         Ok(core.xacts.assign(&mut backend.io, &mut open.tx)?)
     }

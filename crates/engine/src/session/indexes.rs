@@ -13,8 +13,8 @@ use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
 use forebay_catalog::schema::BTREE_AM;
 use forebay_catalog::{
-    self as catalog, BuiltFigures, CatalogError, Constraint, Going, IndexDef, IndexStep, Reader,
-    RelationFigures, Table, TableIndex,
+    self as catalog, BuiltFigures, CatalogError, Constraint, FilePlace, Going, IndexDef, IndexStep,
+    Reader, RelationFigures, Table, TableIndex,
 };
 use forebay_format::Fork;
 use forebay_storage::Backend;
@@ -58,15 +58,16 @@ impl Session {
             session.check_locked(table, LockMode::Share)?;
             // As in PostgreSQL, the view does not name an index that others can't see yet.
             let _shown = session.show_building(table, Statement::CreateIndex, 0);
+            session.lock_collations(core, def.collations())?;
             let name = session.lock_index_name(core, table, def)?;
-            let temporary = table.is_temporary();
-            let made = session.with_files(core, temporary, |session, persistence| {
+            let place = session.place_of_index(core, table, def)?;
+            let made = session.with_files(core, place, |session, files| {
                 let (tx, backend) = session.changing()?;
                 let (database, of) = (&core.database, (def, name.as_str()));
-                Ok(catalog::create_index(database, backend, tx, table, of, persistence)?)
+                Ok(catalog::create_index(database, backend, tx, table, of, files)?)
             });
             let (index, not_null) = made?;
-            if temporary {
+            if table.is_temporary() {
                 let of = (Some(table.oid), name.as_str());
                 session.note_temp_made(of, index.locator, OnCommit::PreserveRows);
             }
@@ -75,6 +76,20 @@ impl Session {
             session.build(core, table, &index, (&not_null, Rows::All))?;
             Ok(index.oid)
         })
+    }
+
+    /// Where the file of a new index goes.
+    pub(super) fn place_of_index(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+        def: &IndexDef,
+    ) -> Result<FilePlace, EngineError> {
+        let tablespace = match (def.tablespace, table.is_temporary()) {
+            (None, true) => 0,
+            (given, _) => self.tablespace_for_new(core, given)?,
+        };
+        Ok(table.place_in(tablespace))
     }
 
     /// Shows in pg_stat_progress_create_index what it does to an index of a table, until the result
@@ -157,6 +172,9 @@ impl Session {
         }
         let source = self.source_of(core, table, index, not_null)?;
         let open_index = index.open(&heap);
+        if table.is_unlogged() && heap.pool.nblocks(index.locator, Fork::Init)? == 0 {
+            open_index.create_init(&mut self.backend)?;
+        }
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         // After the wait for the TOAST table's lock: what it sees must not go meanwhile.
         let seen = (which == Rows::Seen).then(|| core.xacts.snapshot(&open.tx));
@@ -356,11 +374,11 @@ impl Session {
             let message = format!("cannot rebuild index \"{}\": {why}", index.name);
             return Err(EngineError::statement("0A000", message));
         }
-        let temporary = table.is_temporary();
-        let locator = self.with_files(core, temporary, |session, persistence| {
+        let place = table.place_in(index.locator.spc);
+        let locator = self.with_files(core, place, |session, files| {
             let (tx, backend) = session.changing()?;
             let of = (index.oid, index.locator);
-            Ok(catalog::empty_index(&core.database, backend, tx, of, persistence)?)
+            Ok(catalog::empty_index(&core.database, backend, tx, of, files)?)
         })?;
         self.note_temp_emptied(index.oid, locator);
         let rebuilt = index.at(locator, core.database.trees.tree(locator));
@@ -426,8 +444,6 @@ pub(super) fn check_indexable(table: &Table) -> Result<(), EngineError> {
     table.check_heap("index")?;
     let why = if !matches!(table.kind, b'r' | b't') {
         "it is not an ordinary table"
-    } else if !table.is_prunable() {
-        "it is unlogged"
     } else {
         return Ok(());
     };

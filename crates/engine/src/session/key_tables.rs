@@ -76,7 +76,9 @@ impl Session {
         mode: LockMode,
     ) -> Result<Option<Arc<Table>>, EngineError> {
         self.call(|session, core| session.lock_oid(core, oid, mode))?;
-        self.table_by_oid(oid)
+        let found = self.table_by_oid(oid)?;
+        found.iter().try_for_each(|table| self.check_table_owned(table))?;
+        Ok(found)
     }
 
     /// Whether a temporary table is emptied or dropped when the transaction commits.

@@ -51,6 +51,7 @@ impl Session {
         table: &Table,
         mode: LockMode,
     ) -> Result<(), EngineError> {
+        self.check_table_owned(table)?;
         self.lock(core, lock_tag(table), mode)
     }
 

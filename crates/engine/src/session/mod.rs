@@ -16,13 +16,14 @@
 //! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction;
 //!   `entering`: how it enters a database
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
+//! - `acting`: the role as which statements run
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by; `collations`: how texts
-//!   compare
-//! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
+//!   compare; `collation_ddl`: CREATE, ALTER and DROP COLLATION
+//! - `truncate`: emptying tables; `table_files`: moving them; `alter_table`: changing them; `column_ddl`: their columns' types,
 //!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
 //! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
@@ -45,7 +46,8 @@
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `referred`: locks of what new rows of the catalogs refer to
 //! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: versions of their
-//!   locales; `schemas`: schemas, roles, comments;
+//!   locales; `schemas`: schemas, roles, comments; `owned`: what roles
+//!   own;
 //!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
@@ -58,12 +60,14 @@
 //! Every call is counted as in progress, so that a stop of the engine can wait for it. After an
 //! error of a statement the transaction still runs: its owner aborts it.
 
+mod acting;
 mod alter_table;
 mod analyze;
 mod automatic;
 mod backup;
 mod catalog_rows;
 mod changes;
+mod collation_ddl;
 mod collations;
 mod column_ddl;
 mod column_stats;
@@ -95,6 +99,7 @@ mod locks;
 mod marks;
 mod oldest_ids;
 mod open;
+mod owned;
 mod parallel;
 mod parameters;
 mod parts;
@@ -113,6 +118,7 @@ mod spill;
 mod state;
 mod stored;
 mod subtransactions;
+mod table_files;
 mod tables;
 mod tablespaces;
 mod temp;
@@ -128,6 +134,7 @@ mod wal;
 pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
+pub use collation_ddl::{CollationDef, CollationName};
 pub use conflicts::Inserted;
 pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
@@ -151,6 +158,7 @@ pub use sequence_ddl::SequencePersistence;
 pub use sequences::{SequenceAccess, SequenceData};
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
+pub use tables::TableFiles;
 pub use temp_tables::OnCommit;
 pub use toast::{compressed_value, toasted_size};
 pub use transaction::{Savepoint, Scan, Statement, Transaction};

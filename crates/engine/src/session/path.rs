@@ -39,13 +39,14 @@ impl Session {
             return Ok(Arc::clone(&known.entries));
         }
         let of = Arc::clone(&self.settings.search_path);
+        let user = Arc::clone(self.current_user());
         let mut entries: Vec<PathEntry> = Vec::new();
         for name in of.iter() {
             let entry = match name.as_str() {
                 PG_TEMP => Some((None, PG_TEMP)),
                 "$user" => {
-                    let found = self.namespace(core, &core.role_name)?;
-                    found.map(|oid| (Some(oid), core.role_name.as_str()))
+                    let found = self.namespace(core, &user)?;
+                    found.map(|oid| (Some(oid), &*user))
                 }
                 name => self.namespace(core, name)?.map(|oid| (Some(oid), name)),
             };
@@ -85,7 +86,10 @@ impl Session {
         let find = |session: &mut Session| session.find_for_new(core, schema).map(Some);
         let tag = |oid: &Oid| Some(object_lock(core.database.oid, PG_NAMESPACE.oid, *oid));
         let found = self.lock_found(core, LockMode::AccessShare, find, tag)?;
-        found.ok_or_else(|| EngineError::internal("a schema that was found is none"))
+        let lost = || EngineError::internal("a schema that was found is none");
+        let found = found.ok_or_else(lost)?;
+        self.check_schema_owned(core, found)?;
+        Ok(found)
     }
 
     fn find_for_new(

@@ -3,7 +3,8 @@
 //! DROP takes the same locks in mode `AccessExclusive`. So one waits for the other, and then finds
 //! that the object is gone, or that something depends on it.
 
-use forebay_catalog::schema::{PG_AUTHID, PG_TABLESPACE};
+use forebay_catalog::schema::{PG_AUTHID, PG_COLLATION, PG_TABLESPACE};
+use forebay_catalog::syscache::CollationByOid;
 use forebay_catalog::{Reader, RoleRow, StoredExpr};
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_txn::locks::{LockMode, LockTag};
@@ -84,6 +85,23 @@ impl Session {
         found.ok_or_else(|| EngineError::internal("a tablespace that was found is none"))
     }
 
+    /// Locks collations that something new refers to. 42704 if one is gone.
+    pub(super) fn lock_collations(
+        &mut self,
+        core: &InDatabase,
+        collations: impl Iterator<Item = Oid>,
+    ) -> Result<(), EngineError> {
+        for oid in collations.filter(|oid| *oid >= FIRST_UNPINNED_OID) {
+            let tag = object_lock(core.database.oid, PG_COLLATION.oid, oid);
+            self.lock(core, tag, LockMode::AccessShare)?;
+            if self.look_up(CollationByOid(oid))?.is_none() {
+                let message = format!("collation with OID {oid} does not exist");
+                return Err(EngineError::statement("42704", message));
+            }
+        }
+        Ok(())
+    }
+
     /// The relation of a name, locked if it is a sequence.
     pub fn lock_sequence_named(
         &mut self,
@@ -107,7 +125,10 @@ impl Session {
         core: &InDatabase,
         expressions: impl Iterator<Item = &'a StoredExpr>,
     ) -> Result<(), EngineError> {
-        for relation in expressions.flat_map(StoredExpr::relations) {
+        let expressions: Vec<&StoredExpr> = expressions.collect();
+        let collations = expressions.iter().flat_map(|expr| expr.collations());
+        self.lock_collations(core, collations)?;
+        for relation in expressions.iter().flat_map(|expr| expr.relations()) {
             let tag = LockTag::Relation { database: core.database.oid, relation };
             self.lock(core, tag, LockMode::AccessShare)?;
             let snapshot = core.xacts.snapshot(&self.running()?.tx);

@@ -147,9 +147,12 @@ impl Session {
             }
         }
         let name = self.lock_twin_name(core, &table, (&index.name, "ccnew"))?;
-        let (tx, backend) = self.changing()?;
-        let of = (&*table, &*index);
-        let twin = catalog::copy_index(&core.database, backend, tx, of, &name)?;
+        let place = table.place_in(index.locator.spc);
+        let twin = self.with_files(core, place, |session, files| {
+            let (tx, backend) = session.changing()?;
+            let of = (&*table, &*index);
+            Ok(catalog::copy_index(&core.database, backend, tx, of, &name, files)?)
+        })?;
         Ok(Twins { table, index, twin })
     }
 

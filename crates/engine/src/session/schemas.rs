@@ -44,7 +44,7 @@ impl Session {
         self.call(|session, core| {
             let owner = match owner {
                 Some(name) => session.owner_named(core, name)?,
-                None => core.role,
+                None => session.acting.role,
             };
             core.database.check_event_triggers()?;
             check_schema_name(name)?;
@@ -211,8 +211,11 @@ impl Session {
     pub fn rename_role(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
             let role = session.role_to_change(core, name)?;
-            if role.oid == core.role {
-                return Err(EngineError::statement("0A000", "session user cannot be renamed"));
+            if role.oid == session.acting.role || role.name == **session.session_user() {
+                let session_user = role.name == **session.session_user();
+                let which = if session_user { "session" } else { "current" };
+                let message = format!("{which} user cannot be renamed");
+                return Err(EngineError::statement("0A000", message));
             }
             check_role_name(name)?;
             check_role_name(to)?;
@@ -227,8 +230,11 @@ impl Session {
     pub fn drop_role(&mut self, name: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
             let role = session.role_to_change(core, name)?;
-            if role.oid == core.role {
+            if role.oid == session.acting.role {
                 return Err(EngineError::statement("55006", "current user cannot be dropped"));
+            }
+            if role.oid == core.role || role.name == **session.session_user() {
+                return Err(EngineError::statement("55006", "session user cannot be dropped"));
             }
             if role.oid < forebay_format::ids::FIRST_UNPINNED_OID {
                 let message = format!(
@@ -308,6 +314,19 @@ impl Session {
         let found = reader.find_database(Named::Name(name))?;
         found.map(|row| row.oid).ok_or_else(|| {
             EngineError::statement("3D000", format!("database \"{name}\" does not exist"))
+        })
+    }
+
+    /// The comment on a row of a catalog, or (without a catalog) on one with that OID, and on a column
+    /// of a relation.
+    pub fn description(
+        &mut self,
+        of: (Option<Oid>, Oid, i32),
+    ) -> Result<Option<String>, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            Ok(reader.description(of)?)
         })
     }
 

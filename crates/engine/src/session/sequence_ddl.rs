@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::ddl;
 use forebay_catalog::{
-    self as catalog, Going, NewSequence, Reader, SequenceInfo, SequenceOptions, SequenceOwner,
-    Table,
+    self as catalog, FilePlace, Going, NewSequence, Reader, SequenceInfo, SequenceOptions,
+    SequenceOwner, Table,
 };
 use forebay_format::RelFileLocator;
 use forebay_format::sequence::SequenceTuple;
@@ -52,14 +52,10 @@ impl Session {
         schema: Option<&str>,
         (table, column): (&str, &str),
         options: &SequenceOptions,
-        (identity, temporary): (bool, bool),
+        (identity, persistence): (bool, SequencePersistence),
     ) -> Result<Oid, EngineError> {
         let (def, tuple) = options.create(identity)?;
         self.call(|session, core| {
-            let persistence = match temporary {
-                true => SequencePersistence::Temporary,
-                false => SequencePersistence::Permanent,
-            };
             let namespace = session.namespace_for(core, schema, persistence)?;
             let of = (table, column);
             let name = session.lock_chosen_name(core, namespace, |backend, tx| {
@@ -109,10 +105,11 @@ impl Session {
         let NewSequence { namespace, name, .. } = new;
         ddl::check_definition(namespace, name, &[])?;
         self.lock_free_name(core, namespace, name)?;
-        let code = persistence.code();
-        let locator = self.with_sequence_file(core, code, |session, persistence| {
+        // As in PostgreSQL, default_tablespace is not for sequences.
+        let place = FilePlace { persistence: persistence.code(), tablespace: 0 };
+        let locator = self.with_files(core, place, |session, files| {
             let (tx, backend) = session.changing()?;
-            Ok(catalog::create_sequence(&core.database, backend, tx, new, persistence)?)
+            Ok(catalog::create_sequence(&core.database, backend, tx, new, files)?)
         })?;
         if persistence == SequencePersistence::Temporary {
             self.note_temp_made((None, name), locator, OnCommit::PreserveRows);
@@ -143,19 +140,6 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a file of a sequence, by pg_class.relpersistence.
-    fn with_sequence_file<T>(
-        &mut self,
-        core: &InDatabase,
-        persistence: u8,
-        make: impl FnOnce(&mut Session, Persistence<'_>) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        match persistence {
-            b'u' => make(self, Persistence::Unlogged),
-            code => self.with_files(core, code == b't', make),
-        }
-    }
-
     /// Locks a sequence in a mode, and finds it again: it may have been changed meanwhile.
     pub(super) fn lock_sequence(
         &mut self,
@@ -181,13 +165,11 @@ impl Session {
         self.call(|session, core| {
             let info = session.lock_sequence(core, oid, LockMode::ShareRowExclusive)?;
             let (now, _) = session.sequence(core, &info)?.read(&mut session.backend)?;
-            let new =
-                session.with_sequence_file(core, info.persistence, |session, persistence| {
-                    let (tx, backend) = session.changing()?;
-                    let of = (&*info, now);
-                    let database = &core.database;
-                    Ok(catalog::alter_sequence(database, backend, tx, of, options, persistence)?)
-                })?;
+            let new = session.with_files(core, info.place(), |session, files| {
+                let (tx, backend) = session.changing()?;
+                let (database, of) = (&core.database, (&*info, now));
+                Ok(catalog::alter_sequence(database, backend, tx, of, options, files)?)
+            })?;
             session.sequence_replaced(&info, new);
             Ok(())
         })
@@ -230,10 +212,11 @@ impl Session {
         tuple: SequenceTuple,
         persistence: u8,
     ) -> Result<(), EngineError> {
-        let new = self.with_sequence_file(core, persistence, |session, persistence| {
+        let place = FilePlace { persistence, ..info.place() };
+        let new = self.with_files(core, place, |session, files| {
             let (tx, backend) = session.changing()?;
             let (database, of) = (&core.database, (info, tuple));
-            Ok(catalog::replace_sequence(database, backend, tx, of, persistence)?)
+            Ok(catalog::replace_sequence(database, backend, tx, of, files)?)
         })?;
         self.sequence_replaced(info, new);
         Ok(())
@@ -324,6 +307,15 @@ impl Session {
 }
 
 impl SequencePersistence {
+    /// That of a sequence which belongs to a table.
+    pub fn of_table(place: FilePlace) -> SequencePersistence {
+        match place.persistence {
+            b't' => SequencePersistence::Temporary,
+            b'u' => SequencePersistence::Unlogged,
+            _ => SequencePersistence::Permanent,
+        }
+    }
+
     /// pg_class.relpersistence
     fn code(self) -> u8 {
         match self {

@@ -260,6 +260,7 @@ impl Session {
         core: &InDatabase,
         info: &SequenceInfo,
     ) -> Result<Sequence, EngineError> {
+        self.check_owned(info.owner, "use", || format!("sequence \"{}\"", info.name))?;
         let logged = info.persistence == b'p';
         let sequence = Sequence::new(&core.heaps, &info.name, info.locator, logged);
         if !info.is_temporary() {

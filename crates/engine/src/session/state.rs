@@ -15,6 +15,7 @@ use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 use forebay_types::Oid;
 
+use super::acting::Acting;
 use super::known_path::{KnownPath, PathEntry};
 use super::known_sequences::SessionSequences;
 use super::marks::Mark;
@@ -43,6 +44,8 @@ pub struct Session {
     pub(super) id: u32,
     pub(super) interrupt: Interrupt,
     pub(super) settings: SessionSettings,
+    /// The role as which its statements run.
+    pub(super) acting: Acting,
     pub(super) open: Option<Open>,
     /// Where others see which transaction it runs.
     pub(super) shown: Arc<ShownTransaction>,
@@ -89,6 +92,7 @@ impl Session {
             id,
             interrupt,
             settings: core.config.session.clone(),
+            acting: Acting::logged_in(&core),
             open: None,
             shown,
             locks,
@@ -178,6 +182,7 @@ impl Session {
         }
         self.shown.begin();
         let mut open = Open::begin(&self.core, self.id);
+        open.tx.set_role(self.acting.role);
         if !self.settings.track_counts {
             open.tx.counts().disable();
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use forebay_catalog::Reader;
-use forebay_catalog::ddl::{self, NewTable, Persistence};
+use forebay_catalog::ddl::{self, NewFiles, NewTable};
 use forebay_catalog::not_a_table;
-use forebay_catalog::{CheckDef, ColumnDef, Going, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, FilePlace, Going, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -16,6 +16,15 @@ use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
+
+/// What CREATE TABLE says of a table's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableFiles {
+    /// UNLOGGED: recovery empties it.
+    pub unlogged: bool,
+    /// TABLESPACE. None: the session's default.
+    pub tablespace: Option<Oid>,
+}
 
 impl Session {
     /// Finds a table; without a schema by the search path. It takes no lock, so the table may be
@@ -194,6 +203,7 @@ impl Session {
             loop {
                 let before = core.database.cache.moved();
                 let Some(table) = session.find(core, schema, name)? else { return Ok(None) };
+                session.check_table_owned(&table)?;
                 if locked == Some(table.oid) {
                     return Ok(Some(table));
                 }
@@ -262,24 +272,29 @@ impl Session {
         columns: &[ColumnDef],
         options: &[String],
     ) -> Result<Oid, EngineError> {
-        self.create_table_full(schema, name, (columns, &[]), options)
+        self.create_table_full(schema, name, (columns, &[]), options, TableFiles::default())
     }
 
-    /// The same for a table with checks.
+    /// The same for a table with checks, which may be unlogged or in a tablespace.
     pub fn create_table_full(
         &mut self,
         schema: Option<&str>,
         name: &str,
         (columns, checks): (&[ColumnDef], &[CheckDef]),
         options: &[String],
+        files: TableFiles,
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.namespace_for_new(core, schema)?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
             let new = NewTable { namespace, name, columns, checks, options: &own };
-            let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
-            session.create_toast(core, (oid, false), columns, &of_toast)?;
-            Ok(oid)
+            let persistence = if files.unlogged { b'u' } else { b'p' };
+            let tablespace = session.tablespace_for_new(core, files.tablespace)?;
+            let place = FilePlace { persistence, tablespace };
+            let made = session
+                .with_files(core, place, |session, files| session.create_in(core, new, files))?;
+            session.create_toast(core, (made.rel, place), columns, &of_toast)?;
+            Ok(made.rel)
         })
     }
 
@@ -288,7 +303,7 @@ impl Session {
         &mut self,
         core: &InDatabase,
         new: NewTable<'_>,
-        persistence: Persistence<'_>,
+        files: NewFiles<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         let NewTable { namespace, name, columns, .. } = new;
         core.database.check_event_triggers()?;
@@ -304,11 +319,12 @@ impl Session {
             let message = format!("relation \"{name}\" already exists");
             return Err(EngineError::statement("42P07", message));
         }
+        self.lock_collations(core, columns.iter().filter_map(|column| column.collation))?;
         let expressions = columns.iter().filter_map(|column| column.default.as_ref());
         let conditions = new.checks.iter().map(|check| &check.condition);
         self.lock_sequences_of(core, expressions.chain(conditions))?;
         let (tx, backend) = self.changing()?;
-        let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
+        let locator = ddl::create_table(&core.database, backend, tx, new, files)?;
         let tag = LockTag::Relation { database: core.database.oid, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)

@@ -2,6 +2,7 @@
 
 use forebay_catalog::schema::PG_TABLESPACE;
 use forebay_catalog::{self as catalog, Reader, ddl};
+use forebay_format::ids::GLOBAL_TABLESPACE;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::tablespace::{self, TablespaceCreate};
 use forebay_txn::locks::LockMode;
@@ -20,6 +21,34 @@ impl Session {
     /// is none.
     pub fn tablespace_named(&mut self, name: &str) -> Result<Oid, EngineError> {
         self.call(|session, core| session.lock_tablespace(core, name, LockMode::AccessShare))
+    }
+
+    /// The tablespace of a new relation, by its name.
+    pub fn tablespace_to_use(&mut self, name: &str) -> Result<Oid, EngineError> {
+        let oid = self.tablespace_named(name).and_then(for_relations)?;
+        self.check_owned(0, "use", || format!("tablespace \"{name}\""))?;
+        Ok(oid)
+    }
+
+    /// The tablespace of a new relation that is not temporary: the one that is given, else
+    /// `default_tablespace`, if there is one of that name. 0: the database's.
+    pub(super) fn tablespace_for_new(
+        &mut self,
+        core: &InDatabase,
+        given: Option<Oid>,
+    ) -> Result<Oid, EngineError> {
+        let name = Arc::clone(&self.settings.default_tablespace);
+        match given {
+            Some(oid) => Ok(oid),
+            None if name.is_empty() => Ok(0),
+            None => match self.lock_tablespace(core, &name, LockMode::AccessShare) {
+                Err(error) if error.sqlstate() == "42704" => Ok(0),
+                found => {
+                    self.check_owned(0, "use", || format!("tablespace \"{name}\""))?;
+                    found.and_then(for_relations)
+                }
+            },
+        }
     }
 
     pub(super) fn tablespace_oid(
@@ -45,7 +74,7 @@ impl Session {
         self.call(|session, core| {
             let owner = match owner {
                 Some(name) => session.owner_named(core, name)?,
-                None => core.role,
+                None => session.acting.role,
             };
             session.lock_tablespace_name(core, name)?;
             check_location(core, location)?;
@@ -95,11 +124,8 @@ impl Session {
         self.call(|session, core| {
             let oid = session.lock_tablespace(core, name, LockMode::AccessExclusive)?;
             if oid < forebay_format::ids::FIRST_UNPINNED_OID {
-                let message = format!(
-                    "cannot drop tablespace {name} because it is required by the database \
-                             system"
-                );
-                return Err(EngineError::statement("2BP01", message));
+                let message = format!("permission denied for tablespace {name}");
+                return Err(EngineError::statement("42501", message));
             }
             let (tx, backend) = session.changing()?;
             catalog::drop_tablespace(&core.database, backend, tx, oid)?;
@@ -156,6 +182,17 @@ impl Session {
             let changed = (None, Some(owner));
             Ok(catalog::alter_tablespace(&core.database, backend, tx, oid, changed)?)
         })
+    }
+}
+
+/// Refuses the tablespace of what all databases share.
+fn for_relations(tablespace: Oid) -> Result<Oid, EngineError> {
+    match tablespace {
+        GLOBAL_TABLESPACE => {
+            let message = "only shared relations can be placed in pg_global tablespace";
+            Err(EngineError::statement("22023", message))
+        }
+        oid => Ok(oid),
     }
 }
 

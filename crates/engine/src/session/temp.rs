@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use forebay_catalog::Reader;
-use forebay_catalog::ddl::{self, NewTable, Persistence};
-use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
+use forebay_catalog::ddl::{self, NewFiles, NewTable, Persistence};
+use forebay_catalog::{CheckDef, ColumnDef, FilePlace, Table, of_table};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
@@ -43,26 +43,26 @@ impl Session {
         options: &[String],
         on_commit: OnCommit,
     ) -> Result<Oid, EngineError> {
-        self.create_temp_table_full(name, (columns, &[]), options, on_commit)
+        self.create_temp_table_full(name, (columns, &[]), options, (on_commit, None))
     }
 
-    /// The same for a table with checks.
+    /// The same for a table with checks, in a tablespace.
     pub fn create_temp_table_full(
         &mut self,
         name: &str,
         (columns, checks): (&[ColumnDef], &[CheckDef]),
         options: &[String],
-        on_commit: OnCommit,
+        (on_commit, tablespace): (OnCommit, Option<Oid>),
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.own_namespace(core, &session.temp.namespace())?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
             let new = NewTable { namespace, name, columns, checks, options: &own };
-            let locator = session.with_files(core, true, |session, temporary| {
-                session.create_in(core, new, temporary)
-            })?;
+            let place = FilePlace { persistence: b't', tablespace: tablespace.unwrap_or(0) };
+            let locator = session
+                .with_files(core, place, |session, files| session.create_in(core, new, files))?;
             session.note_temp_made((None, name), locator, on_commit);
-            session.create_toast(core, (locator.rel, true), columns, &of_toast)?;
+            session.create_toast(core, (locator.rel, place), columns, &of_toast)?;
             Ok(locator.rel)
         })
     }
@@ -86,19 +86,22 @@ impl Session {
         schema.is_none_or(|schema| schema == PG_TEMP) && self.temp.may_have(name)
     }
 
-    /// Makes files as those of a permanent or of a temporary table.
+    /// Makes files at a place.
     pub(super) fn with_files<T>(
         &mut self,
         core: &InDatabase,
-        temporary: bool,
-        make: impl FnOnce(&mut Session, Persistence<'_>) -> Result<T, EngineError>,
+        FilePlace { persistence, tablespace }: FilePlace,
+        make: impl FnOnce(&mut Session, NewFiles<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        if !temporary {
-            return make(self, Persistence::Permanent);
+        let files = |persistence| NewFiles { persistence, tablespace };
+        match persistence {
+            b't' => {}
+            b'u' => return make(self, files(Persistence::Unlogged)),
+            _ => return make(self, files(Persistence::Permanent)),
         }
         // Taken out of the session while it is borrowed, and put back in any case.
         let pool = self.take_temp_pool(core)?;
-        let made = make(self, Persistence::Temporary(&pool));
+        let made = make(self, NewFiles { persistence: Persistence::Temporary(&pool), tablespace });
         self.temp.pool = Some(pool);
         made
     }

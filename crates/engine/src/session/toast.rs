@@ -17,7 +17,8 @@ use forebay_access::heap::{Author, Changer, Heap, RowJudge};
 use forebay_access::toast::{Plan, Storer, ToastTable, has_pointers, is_wide, pointers};
 use forebay_catalog::schema::PG_TOAST;
 use forebay_catalog::{
-    ColumnDef, Reader, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
+    ColumnDef, FilePlace, Reader, Table, create_toast_table, needs_toast_table,
+    temp_toast_namespace,
 };
 use forebay_format::varlena::{ToastPointer, Varlena, decode};
 use forebay_format::{HeapTuple, ItemPointer};
@@ -206,21 +207,22 @@ impl Session {
     pub(super) fn create_toast(
         &mut self,
         core: &InDatabase,
-        (table, temporary): (Oid, bool),
+        (table, place): (Oid, FilePlace),
         columns: &[ColumnDef],
         options: &[String],
     ) -> Result<(), EngineError> {
         if !needs_toast_table(columns)? {
             return Ok(());
         }
+        let temporary = place.persistence == b't';
         let namespace = match temporary {
             true => self.own_namespace(core, &temp_toast_namespace(self.temp.slot))?,
             false => PG_TOAST,
         };
-        let (toast, index) = self.with_files(core, temporary, |session, persistence| {
+        let (toast, index) = self.with_files(core, place, |session, files| {
             let (tx, backend) = session.changing()?;
             let of = (table, namespace, options);
-            Ok(create_toast_table(&core.database, backend, tx, of, persistence)?)
+            Ok(create_toast_table(&core.database, backend, tx, of, files)?)
         })?;
         if temporary {
             for (name, file) in [(&toast.name, toast.locator), (&index.name, index.locator)] {

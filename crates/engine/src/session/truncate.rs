@@ -43,11 +43,10 @@ impl Session {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let table = Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(oid)?;
         let mut table = table.ok_or_else(lost)?;
-        let temporary = table.is_temporary();
-        table.locator = self.with_files(core, temporary, |session, persistence| {
+        table.locator = self.with_files(core, table.place(), |session, files| {
             let (tx, backend) = session.changing()?;
             let database = &core.database;
-            Ok(truncate_table(database, backend, tx, &table, persistence, min_multi)?)
+            Ok(truncate_table(database, backend, tx, &table, files, min_multi)?)
         })?;
         self.note_temp_emptied(oid, table.locator);
         let table = Arc::new(table);

@@ -38,11 +38,6 @@ pub fn always_off(value: Value) -> Result<Value, String> {
     only(value == Value::Bool(false), value, "Only \"off\" is supported.")
 }
 
-/// A name that can only be absent.
-pub fn empty(value: Value) -> Result<Value, String> {
-    empty_or(value, |_| false, "It does not exist.")
-}
-
 /// A timeout that can only be disabled.
 pub fn disabled(value: Value) -> Result<Value, String> {
     let why = "Only 0, which disables the timeout, is supported.";

@@ -179,6 +179,9 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
 pub fn session_settings(s: &impl Lookup) -> SessionSettings {
     SessionSettings {
         search_path: identifier_list(s.text(key!("search_path"))).unwrap_or_default().into(),
+        role: s.text(key!("role")).into(),
+        session_authorization: s.text(key!("session_authorization")).into(),
+        default_tablespace: s.text(key!("default_tablespace")).into(),
         io_combine_limit: s.count(key!("io_combine_limit")),
         effective_io_concurrency: s.count(key!("effective_io_concurrency")),
         synchronous_commit: s.text(key!("synchronous_commit")) != "off",

@@ -239,6 +239,11 @@ fn restore(layer: &mut Layer, index: usize, was: Option<Option<Value>>) {
 }
 
 /// Finds a setting that a session may change.
+/// Whether it is a setting that RESET ALL leaves alone: the roles.
+fn is_role(index: usize) -> bool {
+    TABLE.get(index).is_some_and(|s| matches!(s.name, "role" | "session_authorization"))
+}
+
 fn changeable(name: &str) -> Result<(usize, &'static Setting), SqlError> {
     let (index, setting) = table::find(name)?;
     let why = match setting.context {
@@ -287,6 +292,7 @@ impl Settings for SessionValues {
             .chain(layers.in_transaction.keys())
             .chain(layers.local.keys())
             .copied()
+            .filter(|index| !is_role(*index))
             .collect();
         for index in set {
             layers.note(index)?;

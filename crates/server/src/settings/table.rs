@@ -351,8 +351,7 @@ pub static TABLE: &[Setting] = &[
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,
         "Sets the default table access method for new tables."),
     setting("default_tablespace", User, Text, "", CLIENT,
-        "Sets the default tablespace to create tables in. There is only the database's own.")
-        .checked(checks::empty),
+        "Sets the default tablespace to create tables and indexes in."),
     setting("default_text_search_config", User, Text, "pg_catalog.simple", CLIENT, UNUSED),
     setting("default_toast_compression", User, Enum(&["pglz", "lz4"]), "pglz", CLIENT,
         "Sets the default compression method for compressible values."),
@@ -557,6 +556,7 @@ pub static TABLE: &[Setting] = &[
         "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT,
         "Sets the iteration count for SCRAM secret generation.").reported(),
+    setting("role", User, Text, "none", CLIENT, "Sets the current role."),
     setting("search_path", User, Text, "\"$user\", public", CLIENT,
         "Sets the schema search order for names that are not schema-qualified.")
         .reported().checked(checks::search_path),
@@ -571,8 +571,8 @@ pub static TABLE: &[Setting] = &[
         "Shows the server version.").reported(),
     setting("server_version_num", Internal, int(180_000, 180_000, Unit::None), "180000", PRESET,
         "Shows the server version as an integer."),
-    setting("session_authorization", Internal, Text, "postgres", PRESET,
-        "Shows the session user name.").reported(),
+    setting("session_authorization", User, Text, "", CLIENT, "Sets the session user name.")
+        .reported(),
     setting("shared_buffers", Postmaster, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY,
         "Sets the number of shared memory buffers used by the server."),
     setting("standard_conforming_strings", User, Bool, "on", CLIENT,

@@ -1,6 +1,7 @@
 //! ALTER TABLE: its actions, one kind after the other.
 
 use super::alter_columns::Pass;
+use super::alter_files::check_files;
 use super::parameters::alter_mode;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
@@ -24,6 +25,8 @@ fn changes_rows(action: &AlterAction) -> bool {
             | AlterAction::Cluster(_)
             | AlterAction::ColumnStorage { .. }
             | AlterAction::WithoutOids
+            | AlterAction::Logged(_)
+            | AlterAction::Tablespace(_)
     )
 }
 
@@ -53,6 +56,7 @@ impl Connection {
             }
             _ => {}
         }
+        check_files(&alter.actions)?;
         self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
@@ -95,6 +99,7 @@ impl Connection {
         }
         self.change_parameters(&table, &alter.actions)?;
         self.alter_pass(Pass::Misc, of, source, sink)?;
+        self.alter_files(of)?;
         done("ALTER TABLE")
     }
 

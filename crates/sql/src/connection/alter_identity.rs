@@ -7,7 +7,7 @@ use crate::analyze::Scope;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{SequenceClauses, Source};
 use crate::plan::{Catalog, ParamTypes, Planner, StoredColumn, live_columns};
-use forebay_engine::{Column, Oid, SequenceOptions, Table};
+use forebay_engine::{Column, Oid, SequenceOptions, SequencePersistence, Table};
 use forebay_types::Datum;
 use sqlparser::ast;
 
@@ -43,11 +43,12 @@ impl Connection {
         let number = column.attnum;
         let type_oid = clauses.options.type_oid.unwrap_or(column.type_oid);
         let options = SequenceOptions { type_oid: Some(type_oid), ..clauses.options.clone() };
-        let (schema, temporary) = (Some(table.schema.as_str()), table.is_temporary());
+        let schema = Some(table.schema.as_str());
+        let persistence = SequencePersistence::of_table(table.place());
         self.host.call(|session| {
             let of = (table.name.as_str(), name);
             let sequence =
-                session.create_column_sequence(schema, of, &options, (true, temporary))?;
+                session.create_column_sequence(schema, of, &options, (true, persistence))?;
             session.attach_sequence(sequence, (table.oid, number), true)?;
             session.set_identity(&table, number, code(always))
         })

@@ -104,10 +104,13 @@ impl Connection {
 
 /// A table may refer to tables that live as long as itself.
 fn check_persistence(child: &Table, parent: &Table) -> Result<()> {
-    let message = match (child.is_temporary(), parent.is_temporary()) {
-        (true, true) | (false, false) => return Ok(()),
-        (true, false) => "constraints on temporary tables may reference only temporary tables",
-        (false, true) => "constraints on permanent tables may reference only permanent tables",
+    let message = match (child.place().persistence, parent.place().persistence) {
+        (b't', b't') | (b'u', b'p' | b'u') | (b'p', b'p') => return Ok(()),
+        (b't', _) => "constraints on temporary tables may reference only temporary tables",
+        (b'u', _) => {
+            "constraints on unlogged tables may reference only permanent or unlogged tables"
+        }
+        _ => "constraints on permanent tables may reference only permanent tables",
     };
     Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message))
 }

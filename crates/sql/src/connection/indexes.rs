@@ -78,6 +78,7 @@ impl Connection {
         let mut def = definition(&create.index, &create.method, (&table, &keys), names)?;
         def.unique = create.unique;
         def.predicate = self.predicate(create, &table, source)?;
+        def.tablespace = self.tablespace_named(create.index.tablespace.as_deref())?;
         if create.if_not_exists
             && let Some(name) = &def.name
             && self.relation_exists(&table.schema, name)?
@@ -98,6 +99,11 @@ impl Connection {
         };
         self.host.call(|session| session.create_index(&table, &def))?;
         done("CREATE INDEX")
+    }
+
+    /// The tablespace of a new index, if it is named.
+    fn tablespace_named(&mut self, name: Option<&str>) -> Result<Option<Oid>> {
+        name.map(|name| self.host.call(|session| session.tablespace_to_use(name))).transpose()
     }
 
     /// Refuses what cannot be done with a sequence.
@@ -331,7 +337,8 @@ impl Connection {
     /// Adds a key to a table, as it is now.
     pub(super) fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
         let table = self.table_now(table.oid)?;
-        let def = key_definition(key, &table, self.host.names())?;
+        let mut def = key_definition(key, &table, self.host.names())?;
+        def.tablespace = self.tablespace_named(key.index.tablespace.as_deref())?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
     }
 
@@ -469,7 +476,8 @@ fn definition(
     (table, analyzed): (&Table, &[Option<AnalyzedKey>]),
     names: &mut dyn Names,
 ) -> Result<IndexDef> {
-    let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
+    // The caller finds the tablespace.
+    let NewIndex { name, keys, included, nulls_not_distinct, parameters, tablespace: _ } = index;
     if included.iter().any(|column| column.collation.is_some()) {
         return Err(invalid("including column does not support a collation"));
     }

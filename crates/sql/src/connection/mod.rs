@@ -15,7 +15,8 @@
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
 //! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
 //!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
-//!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
+//!   owners, schemas, constraints' names; `alter_files.rs`: new files; `rewrite.rs`: rows written
+//!   anew
 //! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE
 //!   AS; `like.rs`: LIKE
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
@@ -25,7 +26,7 @@
 //! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
 //!   ANALYZE
-//! - `objects.rs`: databases, schemas, tablespaces, comments; `roles.rs`: roles, stored settings;
+//! - `objects.rs`: databases, schemas, tablespaces, comments; `collations.rs`: collations; `roles.rs`: roles, stored settings;
 //!   `passwords.rs`: their verifiers
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
@@ -39,10 +40,12 @@
 
 mod alter;
 mod alter_columns;
+mod alter_files;
 mod alter_identity;
 mod alter_relation;
 mod alter_type;
 mod block;
+mod collations;
 mod copy;
 mod copy_in;
 mod declare;

@@ -34,6 +34,7 @@ impl Connection {
             | S::DropTablespace { .. }
             | S::RenameTablespace(..)
             | S::TablespaceOwner(..) => self.tablespace_statement(statement, sink),
+            S::Collation(statement) => self.collation_statement(statement, sink),
             S::Comment(on, text) => {
                 self.check_writable("COMMENT")?;
                 self.host.call(|session| session.comment(on, text.as_deref()))?;
@@ -43,16 +44,13 @@ impl Connection {
         }
     }
 
-    fn role_name<'a>(&'a self, role: &'a RoleName) -> &'a str {
-        match role {
-            RoleName::Name(name) => name,
-            RoleName::Current => &self.host.identity.user,
-        }
-    }
-
     /// A role's name that is used while the session is.
     pub(super) fn named(&self, role: &RoleName) -> String {
-        self.role_name(role).to_owned()
+        match role {
+            RoleName::Name(name) => name.clone(),
+            RoleName::Current => self.host.current_user().to_owned(),
+            RoleName::SessionUser => self.host.session_user().to_owned(),
+        }
     }
 
     fn database_statement(

@@ -56,6 +56,10 @@ impl Connection {
                 AlterAction::Rename(RenameAction::Table(to)) => {
                     self.host.call(|session| session.rename_index(of, to))
                 }
+                AlterAction::Tablespace(tablespace) => {
+                    let to = self.host.call(|session| session.tablespace_to_use(tablespace))?;
+                    self.host.call(|session| session.set_index_tablespace(of, to))
+                }
                 _ => continue,
             };
             match changed {

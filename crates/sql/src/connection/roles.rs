@@ -1,6 +1,6 @@
 //! Running statements about roles: their attributes, memberships, and settings of sessions.
 
-use super::objects::{skipping, tag};
+use super::objects::{cascades, skipping, tag};
 use super::passwords;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
@@ -49,6 +49,20 @@ impl Connection {
                     }
                 }
                 tag("DROP ROLE")
+            }
+            ObjectStatement::ReassignOwned(from, to) => {
+                self.check_writable("REASSIGN OWNED")?;
+                let from: Vec<String> = from.iter().map(|role| self.named(role)).collect();
+                let to = self.named(to);
+                self.host.call(|session| session.reassign_owned(&from, &to))?;
+                tag("REASSIGN OWNED")
+            }
+            ObjectStatement::DropOwned(roles, cascade) => {
+                self.check_writable("DROP OWNED")?;
+                let roles: Vec<String> = roles.iter().map(|role| self.named(role)).collect();
+                let told = self.host.call(|session| session.drop_owned(&roles, *cascade))?;
+                cascades(sink, &told)?;
+                tag("DROP OWNED")
             }
             ObjectStatement::StoredSetting(database, role, change) => {
                 self.store_setting(database.as_deref(), role.as_ref(), change)

@@ -15,8 +15,8 @@ use crate::plan::{
     stored_expr,
 };
 use forebay_engine::{
-    CheckDef, ColumnDef, EngineError, Oid, SequenceOptions, StoredExpr, Table, compression_code,
-    storage_code,
+    CheckDef, ColumnDef, EngineError, Oid, SequenceOptions, SequencePersistence, StoredExpr, Table,
+    compression_code, storage_code,
 };
 use forebay_types::SqlType;
 
@@ -153,7 +153,8 @@ impl Connection {
         let mut generated: Vec<i16> =
             live_columns(table).filter(|c| c.generated != 0).map(|c| c.attnum).collect();
         generated.push(number);
-        let place = (Some(table.schema.as_str()), table.is_temporary());
+        let persistence = SequencePersistence::of_table(table.place());
+        let place = (Some(table.schema.as_str()), persistence);
         let names = (&scope, generated.as_slice());
         let sequence = self.column_values(
             (&mut def, number),
@@ -177,7 +178,7 @@ impl Connection {
         &mut self,
         (def, number): (&mut ColumnDef, i16),
         column: &NewColumn,
-        (table, (schema, temporary)): (&str, (Option<&str>, bool)),
+        (table, (schema, persistence)): (&str, (Option<&str>, SequencePersistence)),
         (scope, generated): (&Scope, &[i16]),
         source: &Source,
     ) -> Result<Option<ColumnSequence>> {
@@ -200,7 +201,7 @@ impl Connection {
             let is_identity = identity.is_some();
             let sequence = self.host.call(|session| {
                 let of = (table, name.as_str());
-                session.create_column_sequence(schema, of, &options, (is_identity, temporary))
+                session.create_column_sequence(schema, of, &options, (is_identity, persistence))
             })?;
             if column.serial {
                 def.default = Some(nextval_default(self.host.names(), sequence, of)?);
@@ -221,7 +222,7 @@ impl Connection {
     pub(super) fn table_parts(
         &mut self,
         create: &CreateTable,
-        (schema, temporary): (Option<&str>, bool),
+        (schema, persistence): (Option<&str>, SequencePersistence),
         source: &Source,
     ) -> Result<TableParts> {
         let mut columns = definitions(create, self.host.names())?;
@@ -232,7 +233,7 @@ impl Connection {
         let mut sequences = Vec::new();
         for ((number, def), column) in (1..).zip(&mut columns).zip(&create.columns) {
             let names = (&scope, generated.as_slice());
-            let place = (create.name.name.as_str(), (schema, temporary));
+            let place = (create.name.name.as_str(), (schema, persistence));
             sequences.extend(self.column_values((def, number), column, place, names, source)?);
         }
         let checks = self.check_defs(&create.checks, &scope, source)?;

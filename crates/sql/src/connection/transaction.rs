@@ -9,9 +9,21 @@ use super::block::TransactionStatus;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{Kind, Modes, TransactionStatement};
+use crate::parse::{AlterAction, Kind, Modes, TransactionStatement};
 use crate::settings::{IsolationLevel, SetScope, TransactionModes};
 use forebay_engine::Session;
+
+/// Whether a statement needs no privileges, or only those of an owner, which are looked at where it
+/// uses something.
+fn is_for_all(kind: &Kind) -> bool {
+    match kind {
+        Kind::Vacuum(_) | Kind::Checkpoint | Kind::Reindex(_) | Kind::Object(_) => false,
+        Kind::AlterTable(alter) => {
+            !alter.actions.iter().any(|action| matches!(action, AlterAction::Owner(_)))
+        }
+        _ => true,
+    }
+}
 
 /// Whether a statement needs a snapshot before it is planned, as most do: then the modes of its
 /// transaction stand, and that of REPEATABLE READ sees what has committed by now.
@@ -120,7 +132,11 @@ impl Connection {
             }
             Ok::<_, forebay_engine::EngineError>(())
         })?;
-        Ok(())
+        self.host.take_roles()?;
+        if self.host.is_superuser() || is_for_all(kind) {
+            return Ok(());
+        }
+        self.host.check_superuser(|| "this statement".to_owned())
     }
 
     /// Refuses a statement that writes in a read-only transaction.

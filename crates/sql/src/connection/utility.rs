@@ -13,7 +13,9 @@ use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, 
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{EngineError, Oid, Session, Table, storage_texts};
+use forebay_engine::{
+    EngineError, Oid, SequencePersistence, Session, Table, TableFiles, storage_texts,
+};
 use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
@@ -61,6 +63,7 @@ impl Connection {
                 if *scope == SetScope::Local {
                     self.warn_outside_block("SET LOCAL", sink)?;
                 }
+                self.check_tablespace_setting(name, value.as_deref())?;
                 self.host.set(name, value.as_deref(), *scope)?;
                 tag("SET")
             }
@@ -76,6 +79,7 @@ impl Connection {
             }
             Kind::Reset(None) => {
                 self.host.settings.reset_all()?;
+                self.host.set("session_authorization", None, SetScope::Session)?;
                 tag("RESET")
             }
             Kind::Discard(what) => self.discard(what),
@@ -115,6 +119,7 @@ impl Connection {
             self.portals.clear();
             self.prepared.clear();
             self.host.settings.reset_all()?;
+            self.host.set("session_authorization", None, SetScope::Session)?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
         }
         if matches!(what, "DISCARD ALL" | "DISCARD SEQUENCES")
@@ -144,7 +149,12 @@ impl Connection {
         let Some(temporary) = place else { return tag("CREATE TABLE") };
         let (create, likes) = self.expand_like(create)?;
         let schema = create.name.schema.as_deref();
-        let mut parts = self.table_parts(&create, (schema, temporary), source)?;
+        let persistence = match (temporary, create.unlogged) {
+            (true, _) => SequencePersistence::Temporary,
+            (_, true) => SequencePersistence::Unlogged,
+            _ => SequencePersistence::Permanent,
+        };
+        let mut parts = self.table_parts(&create, (schema, persistence), source)?;
         self.take_expressions(&mut parts, &likes)?;
         let oid = self.make_table(&create, temporary, parts)?;
         self.add_keys(oid, &create.keys)?;
@@ -169,6 +179,10 @@ impl Connection {
             sink.notice(&SqlError::warning(state::WARNING, message).at(at))?;
         }
         let temporary = create.temporary || schema.as_deref() == Some(PG_TEMP);
+        if temporary && create.unlogged {
+            let message = "only temporary relations may be created in temporary schemas";
+            return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(*position));
+        }
         if create.on_commit.is_some() && !temporary {
             let message = "ON COMMIT can only be used on temporary tables";
             return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
@@ -214,11 +228,16 @@ impl Connection {
         let TableParts { columns, checks, sequences } = parts;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
-        let oid = self.host.call(|session| match temporary {
-            true => session.create_temp_table_full(name, (&columns, &checks), &options, on_commit),
-            false => {
-                session.create_table_full(schema.as_deref(), name, (&columns, &checks), &options)
+        let (schema, parts) = (schema.as_deref(), (&columns[..], &checks[..]));
+        let oid = self.host.call(|session| {
+            let given = create.tablespace.as_deref();
+            let tablespace = given.map(|name| session.tablespace_to_use(name)).transpose()?;
+            if temporary {
+                let how = (on_commit, tablespace);
+                return session.create_temp_table_full(name, parts, &options, how);
             }
+            let files = TableFiles { unlogged: create.unlogged, tablespace };
+            session.create_table_full(schema, name, parts, &options, files)
         })?;
         for ColumnSequence { sequence, column, identity } in sequences {
             self.host.call(|session| session.attach_sequence(sequence, (oid, column), identity))?;

@@ -131,7 +131,7 @@ impl Connection {
         if left > 0 {
             let message = match (&vacuum.options, &vacuum.analyze) {
                 (Some(_), None) => format!(
-                    "skipping {left} tables that are unlogged, or have another access method or an \
+                    "skipping {left} tables that have another access method or an \
                      index that VACUUM does not support"
                 ),
                 (Some(_), Some(_)) => {

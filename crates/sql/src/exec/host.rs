@@ -61,8 +61,18 @@ pub struct Host {
     random: u64,
     /// The rows that literals named, while a statement is planned that is kept.
     pub(super) noted: Option<Vec<NamedRow>>,
+    /// The roles as which statements run, if SET ROLE or SET SESSION AUTHORIZATION have a say.
+    roles: Option<Roles>,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
+}
+
+/// The roles as which statements run.
+#[derive(Clone, Debug)]
+struct Roles {
+    current: Arc<str>,
+    session_user: Arc<str>,
+    superuser: bool,
 }
 
 impl Host {
@@ -88,6 +98,7 @@ impl Host {
             uses_workers: false,
             random,
             noted: None,
+            roles: None,
             steps: Cell::new(0),
         }
     }
@@ -96,7 +107,8 @@ impl Host {
     pub(super) fn of_worker(&self) -> Host {
         let worker = Host::new(None, self.settings.share(), self.identity.clone());
         let (style, statement_time) = (Arc::clone(&self.style), self.statement_time);
-        Host { modes: self.modes.clone(), style, statement_time, ..worker }
+        let roles = self.roles.clone();
+        Host { modes: self.modes.clone(), style, statement_time, roles, ..worker }
     }
 
     /// The time now, in microseconds since 2000.
@@ -259,6 +271,61 @@ impl Host {
         }
     }
 
+    /// Takes the roles that the settings name.
+    pub fn take_roles(&mut self) -> Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.take_roles()?;
+        let (current, session_user) =
+            (Arc::clone(session.current_user()), Arc::clone(session.session_user()));
+        self.roles = Some(Roles { current, session_user, superuser: session.is_superuser() });
+        Ok(())
+    }
+
+    /// CURRENT_USER
+    pub fn current_user(&self) -> &str {
+        self.roles.as_ref().map_or(&self.identity.user, |roles| &*roles.current)
+    }
+
+    /// SESSION_USER
+    pub fn session_user(&self) -> &str {
+        self.roles.as_ref().map_or(&self.identity.user, |roles| &*roles.session_user)
+    }
+
+    /// Whether statements run as a superuser.
+    pub fn is_superuser(&self) -> bool {
+        self.roles.as_ref().is_none_or(|roles| roles.superuser)
+    }
+
+    /// Refuses what needs a privilege of a role that is no superuser: they are not enforced yet.
+    pub fn check_superuser(&self, what: impl FnOnce() -> String) -> Result<()> {
+        if self.is_superuser() {
+            return Ok(());
+        }
+        let (what, role) = (what(), self.current_user());
+        Err(SqlError::unsupported(format!("{what} as role \"{role}\", which is no superuser,")))
+    }
+
+    /// Refuses a setting that only superusers change, and a role that does not exist.
+    fn check_setting(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        if !self.is_superuser() {
+            let rows = self.settings.all();
+            let found = rows.iter().find(|row| row.name.eq_ignore_ascii_case(name));
+            if found.is_some_and(|row| row.context == "superuser") {
+                let message = format!("permission denied to set parameter \"{name}\"");
+                return Err(SqlError::new("42501", message));
+            }
+        }
+        let is_role = ["role", "session_authorization"].contains(&name);
+        let Some(value) = value.filter(|value| is_role && *value != "none") else { return Ok(()) };
+        match self.call(|session| session.role_named(value)) {
+            Err(error) if error.sqlstate == state::UNDEFINED_OBJECT => {
+                let message = format!("role \"{value}\" does not exist");
+                Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message))
+            }
+            found => found.map(drop),
+        }
+    }
+
     /// Sets a setting; None is DEFAULT. temp_buffers is refused once there are such buffers; the
     /// failing statement takes it back.
     pub fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()> {
@@ -266,7 +333,12 @@ impl Host {
             self.modes.set(mode, value)?;
             return self.apply_isolation();
         }
+        let name = if name.eq_ignore_ascii_case("role") { "role" } else { name };
+        self.check_setting(name, value)?;
         self.settings.set(name, value, scope)?;
+        if name == "session_authorization" {
+            self.settings.set("role", None, scope)?;
+        }
         if value.is_none() || !name.eq_ignore_ascii_case("temp_buffers") {
             return Ok(());
         }

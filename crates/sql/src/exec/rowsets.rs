@@ -11,6 +11,7 @@ use forebay_types::{Datum, to_text};
 
 /// The rows a function returns. No argument is NULL, unless it takes that.
 fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<OwnedRow>> {
+    host.check_superuser(|| "a function of the system".to_owned())?;
     Ok(match function {
         RowFunction::Summary => values(columns::SUMMARY, [host.engine()?.pool_summary()]),
         RowFunction::UsageCounts => {

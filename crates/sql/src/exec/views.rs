@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// Computes a view.
 pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
+    host.check_superuser(|| "a view of the system".to_owned())?;
     Ok(match view {
         View::Aios => values(views::AIOS, host.engine()?.aios()),
         View::StatIo => {
@@ -50,7 +51,7 @@ fn sequences(host: &mut Host) -> Result<Vec<(SequenceInfo, String, Option<i64>)>
             Err(error) => return Err(error),
         };
         let last = data.is_called.then_some(data.last_value);
-        rows.push((sequence, host.identity.user.clone(), last));
+        rows.push((sequence, host.current_user().to_owned(), last));
     }
     Ok(rows)
 }

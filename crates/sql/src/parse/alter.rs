@@ -34,6 +34,10 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
             None => Err(c.error()),
         };
     }
+    if c.accept_all(&["all", "in", "tablespace"]) {
+        let what = if of_index { "ALTER INDEX" } else { "ALTER TABLE" };
+        return Err(SqlError::unsupported(format!("{what} ALL IN TABLESPACE")));
+    }
     let if_exists = c.accept_all(&["if", "exists"]);
     if !of_index {
         c.accept("only");
@@ -60,7 +64,10 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
     }
     loop {
         let statement = if of_index { "ALTER INDEX" } else { "ALTER TABLE" };
-        let whole = if of_index { None } else { of_whole_table(c)? };
+        let whole = match tablespace(c)? {
+            None if !of_index => of_whole_table(c)?,
+            found => found,
+        };
         actions.push(match whole.map_or_else(|| parameters(c, statement), |w| Ok(Some(w)))? {
             Some(parameters) => parameters,
             None if of_index => return Err(not_supported(c, statement)),
@@ -72,6 +79,12 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
     }
     c.expect_end()?;
     Ok(AlterTable { of_index, table, if_exists, actions })
+}
+
+/// SET TABLESPACE, if it is next.
+fn tablespace(c: &mut Cursor<'_>) -> Result<Option<AlterAction>> {
+    let is_next = c.accept_all(&["set", "tablespace"]);
+    is_next.then(|| c.name().map(AlterAction::Tablespace)).transpose()
 }
 
 /// What changes the table as a whole. None: it is another action.
@@ -88,14 +101,16 @@ fn of_whole_table(c: &mut Cursor<'_>) -> Result<Option<AlterAction>> {
     if c.accept_all(&["set", "without", "cluster"]) {
         return Ok(Some(AlterAction::Cluster(None)));
     }
+    for (word, logged) in [("logged", true), ("unlogged", false)] {
+        if c.accept_all(&["set", word]) {
+            return Ok(Some(AlterAction::Logged(logged)));
+        }
+    }
     if c.accept_all(&["set", "without", "oids"]) {
         return Ok(Some(AlterAction::WithoutOids));
     }
     for (words, what) in [
-        (&["set", "logged"][..], "SET LOGGED"),
-        (&["set", "unlogged"], "SET UNLOGGED"),
-        (&["set", "tablespace"], "SET TABLESPACE"),
-        (&["set", "access", "method"], "SET ACCESS METHOD"),
+        (&["set", "access", "method"][..], "SET ACCESS METHOD"),
         (&["alter", "constraint"], "ALTER CONSTRAINT"),
     ] {
         if c.accept_all(words) {

@@ -117,6 +117,10 @@ pub enum AlterAction {
     },
     /// OWNER TO.
     Owner(RoleName),
+    /// SET LOGGED; false: SET UNLOGGED.
+    Logged(bool),
+    /// SET TABLESPACE.
+    Tablespace(String),
     /// SET SCHEMA, which is alone.
     Schema(String),
     /// REPLICA IDENTITY.

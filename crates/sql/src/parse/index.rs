@@ -23,6 +23,8 @@ pub struct NewIndex {
     pub nulls_not_distinct: bool,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
+    /// TABLESPACE.
+    pub tablespace: Option<String>,
 }
 
 /// A column of a new index.
@@ -114,9 +116,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     let included = included(c)?;
     let nulls_not_distinct = nulls_not_distinct(c)?;
     let parameters = parameters(c)?;
-    if c.accept("tablespace") {
-        tablespace(c)?;
-    }
+    let tablespace = if c.accept("tablespace") { Some(c.name()?) } else { None };
     let mut predicate = None;
     if c.accept("where") {
         let (tokens, end) = c.rest();
@@ -124,7 +124,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
         predicate = Some(expr);
     }
     c.expect_end()?;
-    let index = NewIndex { name, keys, included, nulls_not_distinct, parameters };
+    let index = NewIndex { name, keys, included, nulls_not_distinct, parameters, tablespace };
     Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method, predicate })
 }
 
@@ -224,15 +224,6 @@ fn parameters(c: &mut Cursor<'_>) -> Result<Vec<StorageParameter>> {
     storage_parameters(c)
 }
 
-/// The name of the tablespace where all tables are.
-fn tablespace(c: &mut Cursor<'_>) -> Result<()> {
-    let name = c.name()?;
-    if name == "pg_default" {
-        return Ok(());
-    }
-    Err(SqlError::unsupported("TABLESPACE"))
-}
-
 /// A key of the table, if one is next, with its columns; `CONSTRAINT name` may come before.
 pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
@@ -286,7 +277,7 @@ fn key_end(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> 
     key.index.parameters = parameters(c)?;
     if c.accept_all(&["using", "index"]) {
         c.expect("tablespace")?;
-        tablespace(c)?;
+        key.index.tablespace = Some(c.name()?);
     }
     key_attributes(c, key, of_column)
 }

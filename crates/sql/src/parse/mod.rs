@@ -18,7 +18,7 @@
 //! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
 //!   `alter_column.rs`: ALTER TABLE; `alter_action.rs`: what it does
-//! - `objects.rs`: databases, schemas, roles, tablespaces, comments
+//! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `collations.rs`: collations
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
@@ -32,6 +32,7 @@
 mod alter;
 mod alter_action;
 mod alter_column;
+mod collations;
 mod column;
 mod copy;
 mod create_table;
@@ -65,6 +66,7 @@ mod watched;
 
 pub use alter::AlterTable;
 pub use alter_action::{AlterAction, NewReplicaIdentity, RenameAction};
+pub use collations::{CollationOption, CollationStatement, redundant};
 pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;

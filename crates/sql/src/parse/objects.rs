@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP of databases, schemas, roles and tablespaces; GRANT and REVOKE of roles;
 //! COMMENT ON.
 
+use super::collations::{self, CollationStatement};
 use super::cursor::{Cursor, QualifiedName};
 use super::setting::{setting, setting_name};
 use crate::error::{Result, SqlError, state};
@@ -23,8 +24,10 @@ pub struct GivenOption {
 pub enum RoleName {
     /// By its name.
     Name(String),
-    /// CURRENT_USER, CURRENT_ROLE or SESSION_USER.
+    /// CURRENT_USER or CURRENT_ROLE.
     Current,
+    /// SESSION_USER.
+    SessionUser,
 }
 
 /// An attribute of a role: its column in pg_authid, and its value.
@@ -149,13 +152,20 @@ pub enum ObjectStatement {
     RenameTablespace(String, String),
     /// ALTER TABLESPACE ... OWNER TO
     TablespaceOwner(String, RoleName),
+    /// REASSIGN OWNED
+    ReassignOwned(Vec<RoleName>, RoleName),
+    /// DROP OWNED, and CASCADE.
+    DropOwned(Vec<RoleName>, bool),
+    /// CREATE, ALTER and DROP COLLATION
+    Collation(CollationStatement),
     /// COMMENT ON; None: NULL.
     Comment(CommentOn, Option<String>),
 }
 
 /// A statement about one of these objects. None: it is about another one.
 pub(super) fn parse(first: &str, mut c: Cursor<'_>) -> Result<Option<ObjectStatement>> {
-    if !["create", "drop", "alter", "comment", "grant", "revoke"].contains(&first) {
+    const FIRST: [&str; 7] = ["create", "drop", "alter", "comment", "grant", "revoke", "reassign"];
+    if !FIRST.contains(&first) {
         return Ok(None);
     }
     c.advance();
@@ -164,6 +174,7 @@ pub(super) fn parse(first: &str, mut c: Cursor<'_>) -> Result<Option<ObjectState
         "drop" => drop(&mut c),
         "alter" => alter(&mut c),
         "comment" => comment(&mut c).map(Some),
+        "reassign" => reassign(&mut c).map(Some),
         _ => grant(&mut c, first == "revoke").map(Some),
     }
 }
@@ -178,6 +189,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
             ObjectStatement::CreateDatabase(name, options(c)?)
         }
         Some("schema") => create_schema(c)?,
+        Some("collation") => ObjectStatement::Collation(collations::create(c)?),
         Some(word @ ("role" | "user" | "group")) => {
             let user = word == "user";
             c.advance();
@@ -227,10 +239,15 @@ fn create_schema(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
 /// DROP of one of these objects. None: it is another one.
 fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     let word = c.peek_word().unwrap_or_default();
-    if !["database", "schema", "role", "user", "group", "tablespace"].contains(&word.as_str()) {
+    const KNOWN: [&str; 8] =
+        ["owned", "collation", "database", "schema", "role", "user", "group", "tablespace"];
+    if !KNOWN.contains(&word.as_str()) {
         return Ok(None);
     }
     c.advance();
+    if word == "owned" {
+        return drop_owned(c).map(Some);
+    }
     if word == "user" && c.peek_word().as_deref() == Some("mapping") {
         return Err(SqlError::unsupported("DROP USER MAPPING"));
     }
@@ -252,6 +269,7 @@ fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
             ObjectStatement::DropDatabase { name, if_exists, force }
         }
         "tablespace" => ObjectStatement::DropTablespace { name: c.name()?, if_exists },
+        "collation" => ObjectStatement::Collation(collations::drop(c, if_exists)?),
         "schema" => {
             let names = names(c)?;
             let cascade = c.accept("cascade");
@@ -264,10 +282,32 @@ fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     Ok(Some(statement))
 }
 
+/// What follows DROP OWNED.
+fn drop_owned(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.expect("by")?;
+    let roles = roles(c)?;
+    let cascade = c.accept("cascade");
+    let _ = cascade || c.accept("restrict");
+    c.expect_end()?;
+    Ok(ObjectStatement::DropOwned(roles, cascade))
+}
+
+/// What follows REASSIGN.
+fn reassign(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.expect("owned")?;
+    c.expect("by")?;
+    let from = roles(c)?;
+    c.expect("to")?;
+    let to = role(c)?;
+    c.expect_end()?;
+    Ok(ObjectStatement::ReassignOwned(from, to))
+}
+
 /// ALTER of one of these objects, behind the word. None: it is another one.
 fn alter(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     let word = c.peek_word().unwrap_or_default();
     let statement = match word.as_str() {
+        "collation" => ObjectStatement::Collation(collations::alter(c)?),
         "database" => alter_database(c)?,
         "schema" | "tablespace" => {
             c.advance();
@@ -347,7 +387,7 @@ fn alter_role(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
         let to = role_id(c)?;
         return match of {
             RoleName::Name(name) => Ok(ObjectStatement::RenameRole(name, to)),
-            RoleName::Current => Err(c.error()),
+            RoleName::Current | RoleName::SessionUser => Err(c.error()),
         };
     }
     let database = in_database(c)?;
@@ -425,9 +465,13 @@ fn options(c: &mut Cursor<'_>) -> Result<Vec<GivenOption>> {
 /// A role: a name, CURRENT_USER and the like.
 pub(super) fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
     match c.peek_word().as_deref() {
-        Some("current_user" | "current_role" | "session_user") => {
+        Some("current_user" | "current_role") => {
             c.advance();
             Ok(RoleName::Current)
+        }
+        Some("session_user") => {
+            c.advance();
+            Ok(RoleName::SessionUser)
         }
         _ => c.name().map(RoleName::Name),
     }
@@ -442,7 +486,7 @@ fn role_id(c: &mut Cursor<'_>) -> Result<String> {
             Err(SqlError::new("42939", message).at(position))
         }
         RoleName::Name(name) => Ok(name),
-        RoleName::Current => Err(c.error()),
+        RoleName::Current | RoleName::SessionUser => Err(c.error()),
     }
 }
 

@@ -80,10 +80,14 @@ pub struct CreateTable {
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
     pub temporary: bool,
+    /// UNLOGGED was given.
+    pub unlogged: bool,
     /// GLOBAL was given, which PostgreSQL warns of, here.
     pub global: Option<u32>,
     /// ON COMMIT, if it was given.
     pub on_commit: Option<OnCommit>,
+    /// TABLESPACE.
+    pub tablespace: Option<String>,
 }
 
 /// Columns of a table, as in PostgreSQL.
@@ -102,8 +106,10 @@ impl CreateTable {
             likes: Vec::new(),
             parameters: Vec::new(),
             temporary,
+            unlogged: false,
             global: None,
             on_commit: None,
+            tablespace: None,
         }
     }
 }
@@ -112,9 +118,9 @@ impl CreateTable {
 pub(super) fn with_elements(c: &mut Cursor<'_>, create: CreateTable) -> Result<CreateTable> {
     c.expect_token(&Token::LParen)?;
     let Elements { columns, keys, checks, likes, foreign_keys } = elements(c, &create.name.name)?;
-    let (parameters, on_commit) = table_options(c)?;
+    let create = table_options(c, create)?;
     c.expect_end()?;
-    Ok(CreateTable { columns, keys, checks, likes, foreign_keys, parameters, on_commit, ..create })
+    Ok(CreateTable { columns, keys, checks, likes, foreign_keys, ..create })
 }
 
 /// What a table is made of.
@@ -169,9 +175,7 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
 }
 
 /// What may follow the column list.
-pub(super) fn table_options(
-    c: &mut Cursor<'_>,
-) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
+pub(super) fn table_options(c: &mut Cursor<'_>, create: CreateTable) -> Result<CreateTable> {
     refuse_options(c)?;
     let mut parameters = Vec::new();
     if c.accept("with") {
@@ -181,8 +185,9 @@ pub(super) fn table_options(
         c.expect("oids")?;
     }
     let on_commit = if c.accept_all(&["on", "commit"]) { Some(on_commit(c)?) } else { None };
+    let tablespace = if c.accept("tablespace") { Some(c.name()?) } else { None };
     refuse_options(c)?;
-    Ok((parameters, on_commit))
+    Ok(CreateTable { parameters, on_commit, tablespace, ..create })
 }
 
 /// Refuses what may follow the column list and is not supported.
@@ -192,7 +197,6 @@ fn refuse_options(c: &mut Cursor<'_>) -> Result<()> {
         ("inherits", "table inheritance"),
         ("partition", "table partitioning"),
         ("using", "a table access method other than heap"),
-        ("tablespace", "TABLESPACE"),
     ] {
         if c.peek_word().as_deref() == Some(word) {
             return Err(SqlError::unsupported(what));

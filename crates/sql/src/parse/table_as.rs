@@ -46,12 +46,11 @@ pub(super) fn table_as(
     create: CreateTable,
     names: Vec<String>,
 ) -> Result<CreateTableAs> {
-    let (parameters, on_commit) = table_options(c)?;
+    let create = table_options(c, create)?;
     c.expect("as")?;
     if c.peek_word().as_deref() == Some("execute") {
         return Err(SqlError::unsupported("CREATE TABLE AS EXECUTE"));
     }
-    let create = CreateTable { parameters, on_commit, ..create };
     let source = c.source();
     let (tokens, end) = c.rest();
     let (tokens, with_data) = without_data(tokens);
@@ -90,9 +89,6 @@ pub(super) fn select_into(
     let ast::SetExpr::Select(select) = &mut *query.body else { return Ok(None) };
     let Some(into) = select.into.take() else { return Ok(None) };
     let ast::SelectInto { temporary, unlogged, table: _, targets } = into;
-    if unlogged {
-        return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
-    }
     let idents: &[ast::Ident] = match &targets[..] {
         [ast::Expr::Identifier(ident)] => std::slice::from_ref(ident),
         [ast::Expr::CompoundIdentifier(idents)] => idents,
@@ -114,5 +110,5 @@ pub(super) fn select_into(
             return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
         }
     };
-    Ok(Some(CreateTable::named(name, temporary)))
+    Ok(Some(CreateTable { unlogged, ..CreateTable::named(name, temporary) }))
 }

@@ -89,7 +89,9 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
     let scope = if c.accept("local") {
         SetScope::Local
     } else {
-        c.accept("session");
+        if c.word_behind().as_deref() != Some("authorization") {
+            c.accept("session");
+        }
         SetScope::Session
     };
     if c.accept("transaction") {
@@ -98,13 +100,35 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
         }
         return Ok(Kind::SetTransaction { modes: modes(c)?, session: false });
     }
-    for (word, what) in [("authorization", "SET SESSION AUTHORIZATION"), ("role", "SET ROLE")] {
-        if c.accept(word) {
-            return Err(SqlError::unsupported(what));
-        }
+    let of_role = if c.accept_all(&["session", "authorization"]) {
+        Some("session_authorization")
+    } else if !matches!(c.word_behind().as_deref(), Some("to")) && is_role(c) {
+        c.advance();
+        Some("role")
+    } else {
+        None
+    };
+    if let Some(name) = of_role {
+        let value = if c.accept("default") { None } else { Some(role_value(c)?) };
+        return Ok(Kind::Set { name: name.to_owned(), value, scope });
     }
     let (name, value) = setting(c)?;
     Ok(Kind::Set { name, value, scope })
+}
+
+/// Whether ROLE and a name follow, not `role =`.
+fn is_role(c: &Cursor<'_>) -> bool {
+    let mut ahead = c.clone();
+    ahead.accept("role") && ahead.peek() != Some(&Token::Eq)
+}
+
+/// The name of a role, or a text that is one.
+fn role_value(c: &mut Cursor<'_>) -> Result<String> {
+    match c.accept_string() {
+        Some(text) => Ok(text),
+        None if c.accept("none") => Ok("none".to_owned()),
+        None => c.name(),
+    }
 }
 
 fn reset(c: &mut Cursor<'_>) -> Result<Kind> {
@@ -113,6 +137,8 @@ fn reset(c: &mut Cursor<'_>) -> Result<Kind> {
         None
     } else if c.accept_all(&["time", "zone"]) {
         Some("timezone".into())
+    } else if c.accept_all(&["session", "authorization"]) {
+        Some("session_authorization".into())
     } else {
         Some(setting_name(c)?)
     }))

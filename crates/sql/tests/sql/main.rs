@@ -22,10 +22,14 @@
 //! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
 //!   protocol's portals; rows that are held over the end of a transaction
 //! - [`dangling`]: No row of the catalogs refers to what is gone, whoever drops it meanwhile
+//! - [`descriptions`]: Definitions of foreign keys, comments and names of roles, against answers
+//!   recorded from PostgreSQL 18
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
 //!   18; portals; formats; errors
+//! - [`files`]: Unlogged tables, and tables in tablespaces, against answers recorded from PostgreSQL
+//!   18; and what crashes make of them
 //! - [`foreign_keys`]: Foreign keys and deferrable keys, against answers recorded from PostgreSQL
 //!   18; and what several sessions make of them
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
@@ -51,6 +55,7 @@
 //!   0A000
 //! - [`reg_types`]: Types whose values are OIDs of rows, against answers recorded from PostgreSQL
 //!   18
+//! - [`roles`]: SET ROLE, REASSIGN OWNED, DROP OWNED, against answers recorded from PostgreSQL 18
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
 //!   temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
@@ -81,8 +86,10 @@ mod conflicts;
 mod counters;
 mod cursors;
 mod dangling;
+mod descriptions;
 mod expressions;
 mod extended;
+mod files;
 mod foreign_keys;
 mod fuzz;
 mod garbage;
@@ -100,6 +107,7 @@ mod parameters;
 mod portals;
 mod refused;
 mod reg_types;
+mod roles;
 mod sequences;
 mod spill;
 mod statistics;

@@ -28,8 +28,10 @@ pub struct FewSettings {
 }
 
 /// The settings and their defaults. A session with this deadlock_timeout searches for no deadlock.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 22] = [
+    ("allow_in_place_tablespaces", "on"),
     ("deadlock_timeout", "2147483647"),
+    ("default_tablespace", ""),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
@@ -44,6 +46,9 @@ const KNOWN: [(&str, &str); 17] = [
     ("min_parallel_table_scan_size", "1024"),
     ("parallel_leader_participation", "on"),
     ("parallel_setup_cost", "1000"),
+    ("role", "none"),
+    ("search_path", "$user, public"),
+    ("session_authorization", "postgres"),
     ("work_mem", "4MB"),
     ("zero_damaged_pages", "off"),
 ];
@@ -116,6 +121,10 @@ impl Settings for FewSettings {
         let default = forebay_engine::SessionSettings::default();
         let in_kb = |size: &str| size.strip_suffix("kB").and_then(|kb| kb.parse().ok());
         forebay_engine::SessionSettings {
+            role: self.value("role").into(),
+            session_authorization: self.value("session_authorization").into(),
+            search_path: self.value("search_path").split(", ").map(str::to_owned).collect(),
+            default_tablespace: self.value("default_tablespace").into(),
             lock_timeout: std::time::Duration::from_millis(number("lock_timeout").into()),
             deadlock_timeout: std::time::Duration::from_millis(number("deadlock_timeout").into()),
             work_mem: in_kb(self.value("work_mem")).unwrap_or(default.work_mem),

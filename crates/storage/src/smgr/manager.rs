@@ -7,6 +7,7 @@ use super::written::WrittenPages;
 use crate::error::{StorageError, file_error, relation_path};
 use forebay_aio::sync::RwLock;
 use forebay_aio::{Aio, Errno, File, FileCache, IoObject, Namespace, OpenOptions, VirtualFile};
+use forebay_format::ids::DEFAULT_TABLESPACE;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RELSEG_BLOCKS, RelFileLocator};
 use hashbrown::HashMap;
 use std::path::{Path, PathBuf};
@@ -181,8 +182,8 @@ impl Smgr {
         self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))
     }
 
-    /// Creates a fork's first file. With `redo` an existing file is kept, and a missing directory
-    /// is made.
+    /// Creates a fork's first file. With `redo` an existing file is kept, and missing directories
+    /// are made. That of the database in another tablespace is made in any case.
     pub fn create(&self, rel: RelFileLocator, fork: Fork, redo: bool) -> Result<(), StorageError> {
         let entry = self.fork(rel, fork);
         let _lock = entry.extending.lock();
@@ -192,6 +193,8 @@ impl Smgr {
         let path = self.segment_path(rel, fork, 0);
         if redo {
             self.make_directories(&path)?;
+        } else if let Some(dir) = path.parent().filter(|_| rel.spc != DEFAULT_TABLESPACE) {
+            self.ensure_directory(dir)?;
         }
         let existed =
             redo && self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))?;
@@ -213,11 +216,17 @@ impl Smgr {
             })
             .collect();
         for dir in missing.into_iter().rev() {
-            match self.namespace().mkdir(dir) {
-                Ok(()) => self.sync.request_directory(dir),
-                Err(e) if e.errno() == Some(Errno::EXIST) => {}
-                Err(e) => return Err(file_error("create directory", dir, &e)),
-            }
+            self.ensure_directory(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, if it is not there.
+    fn ensure_directory(&self, dir: &Path) -> Result<(), StorageError> {
+        match self.namespace().mkdir(dir) {
+            Ok(()) => self.sync.request_directory(dir),
+            Err(e) if e.errno() == Some(Errno::EXIST) => {}
+            Err(e) => return Err(file_error("create directory", dir, &e)),
         }
         Ok(())
     }

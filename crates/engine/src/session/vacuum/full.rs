@@ -144,9 +144,9 @@ impl Session {
         table: &Arc<Table>,
         figures: ClassFigures,
     ) -> Result<Moved, EngineError> {
-        let locator = self.with_files(core, table.is_temporary(), |session, persistence| {
+        let locator = self.with_files(core, table.place(), |session, files| {
             let (tx, backend) = session.changing()?;
-            Ok(catalog::create_new_file(&core.database, backend, tx, persistence)?)
+            Ok(catalog::create_new_file(&core.database, backend, tx, files)?)
         })?;
         self.note_temp_emptied(table.oid, locator);
         let mut new = Table::clone(table);
@@ -199,9 +199,9 @@ impl Session {
         let Moved { old, new, figures } = moved;
         let locator: RelFileLocator = new.locator;
         self.backend.progress.set(shown::PHASE, Phase::SwapFiles as u64);
-        self.with_files(core, old.is_temporary(), |session, persistence| {
+        self.with_files(core, old.place(), |session, files| {
             let (tx, backend) = session.changing()?;
-            let to = (persistence, locator);
+            let to = (files, locator);
             Ok(catalog::move_table(&core.database, backend, tx, &old, to, &figures)?)
         })?;
         let new = Arc::new(new);

@@ -10,7 +10,7 @@ use crate::plan::stored_expr;
 use forebay_engine::nodes::{
     CheckText, Expr, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list, read_list,
 };
-use forebay_engine::{Column, ConstraintDefinition, IndexDefinition, Table, quoted};
+use forebay_engine::{Column, ConstraintDefinition, IndexDefinition, KeyAction, Table, quoted};
 use forebay_types::{Datum, Oid};
 use std::sync::Arc;
 
@@ -236,7 +236,7 @@ fn constraint<'a>(args: &[Datum<'_>], style: Style, host: &mut Host) -> Result<D
         }
         b'n' => format!("NOT NULL {}", column_names(&table, &found.columns)?),
         b'p' | b'u' => key_definition(&found, &table, host)?,
-        b'f' => return Err(SqlError::unsupported("the definition of a foreign key")),
+        b'f' => foreign_key(oid, &table, host)?,
         _ => return Err(SqlError::unsupported("the definition of this kind of constraint")),
     };
     if kind == b'n' && no_inherit {
@@ -248,10 +248,42 @@ fn constraint<'a>(args: &[Datum<'_>], style: Style, host: &mut Host) -> Result<D
     if found.deferred {
         text.push_str(" INITIALLY DEFERRED");
     }
-    if !validated {
+    if !enforced {
+        text.push_str(" NOT ENFORCED");
+    } else if !validated {
         text.push_str(" NOT VALID");
     }
     Ok(Datum::string(text))
+}
+
+/// A foreign key.
+fn foreign_key(oid: Oid, child: &Table, host: &mut Host) -> Result<String> {
+    let key = host.call(|session| session.foreign_key(oid))?;
+    let key = key.ok_or_else(|| SqlError::unsupported("the definition of this foreign key"))?;
+    let parent = table_of(key.parent, host)?;
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {}({})",
+        column_names(child, &key.columns)?,
+        table_name(&parent, Style::PRETTY, host)?,
+        column_names(&parent, &key.parent_columns)?
+    );
+    if key.full {
+        text.push_str(" MATCH FULL");
+    }
+    for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        let action = match action {
+            KeyAction::NoAction => continue,
+            KeyAction::Restrict => "RESTRICT",
+            KeyAction::Cascade => "CASCADE",
+            KeyAction::SetNull => "SET NULL",
+            KeyAction::SetDefault => "SET DEFAULT",
+        };
+        text.push_str(&format!(" ON {event} {action}"));
+    }
+    if !key.set_columns.is_empty() {
+        text.push_str(&format!(" ({})", column_names(child, &key.set_columns)?));
+    }
+    Ok(text)
 }
 
 /// A primary key or a unique one.

@@ -7,7 +7,7 @@
 //! - `math.rs`: numbers; `strings.rs`: texts, `text.rs`: such that can be long
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
-//! - `definitions.rs`: trees, indexes and constraints as SQL
+//! - `definitions.rs`: trees, indexes and constraints as SQL; `descriptions.rs`: comments
 //! - `reg.rs`: types whose values are OIDs of rows, and what is visible; `reg_input.rs`: from texts
 //! - `sequences.rs`: sequences
 //! - `values.rs`: CURRENT_DATE and its like
@@ -20,6 +20,7 @@ mod arrays;
 mod bytes;
 mod datetime;
 mod definitions;
+mod descriptions;
 mod json;
 mod lengths;
 mod locks;

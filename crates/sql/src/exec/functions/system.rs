@@ -18,8 +18,8 @@ pub(super) const TABLE: Area = &[
     (1598, |_, _, host| Ok(Datum::Float8(host.random()))),
     (89, |_, _, host| Ok(Datum::string(host.identity.version.clone()))),
     (861, |_, _, host| Ok(Datum::string(host.identity.database.clone()))),
-    (745, |_, _, host| Ok(Datum::string(host.identity.user.clone()))),
-    (746, |_, _, host| Ok(Datum::string(host.identity.user.clone()))),
+    (745, |_, _, host| Ok(Datum::string(host.current_user().to_owned()))),
+    (746, |_, _, host| Ok(Datum::string(host.session_user().to_owned()))),
     (1402, |_, _, host| current_schema(host)),
     (2026, |_, _, host| Ok(Datum::Int4(host.identity.pid))),
     (3810, |_, _, _| Ok(Datum::Bool(false))),
@@ -38,6 +38,10 @@ pub(super) const TABLE: Area = &[
         let oid = oid(args, 0)?;
         let version = host.call(|session| session.database_collation_version(oid))?;
         Ok(version.map_or(Datum::Null, Datum::string))
+    }),
+    (3445, |_, args, host| {
+        let namespace = oid(args, 0)?;
+        Ok(Datum::Int4(host.call(|session| session.import_system_collations(namespace))?))
     }),
     (3775, |_, args, host| crate::exec::views::reset(args, host)),
 ];

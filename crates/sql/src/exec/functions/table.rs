@@ -14,8 +14,14 @@ struct Entry {
     call: Call,
     /// Whether it needs the session.
     session: bool,
+    /// Whether roles that are no superusers may call it.
+    for_all: bool,
     rows: Option<RowFunction>,
 }
+
+/// Functions of the session that need no privilege: of types, names, settings, and `random`.
+const FOR_ALL: [Oid; 13] =
+    [1081, 1598, 89, 861, 745, 746, 1402, 2026, 2077, 3294, 2078, 2288, 2626];
 
 /// All functions.
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
@@ -28,19 +34,25 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         super::bytes::TABLE,
         super::json::TABLE,
     ];
+    let of_superusers =
+        [super::system::TABLE, super::locks::TABLE, super::log::TABLE, super::relations::TABLE];
+    // Sequences are looked at where they are used.
     let of_session = [
-        super::system::TABLE,
-        super::locks::TABLE,
-        super::log::TABLE,
-        super::relations::TABLE,
         super::reg::TABLE,
         super::definitions::TABLE,
+        super::descriptions::TABLE,
         super::sequences::TABLE,
     ];
-    let entry = |session| move |&(oid, call)| Entry { oid, call, session, rows: None };
+    let entry = |session, for_all| {
+        move |&(oid, call): &(Oid, Call)| {
+            let for_all = for_all || FOR_ALL.contains(&oid);
+            Entry { oid, call, session, for_all, rows: None }
+        }
+    };
     let mut all: Vec<Entry> = Vec::new();
-    all.extend(plain.into_iter().flatten().map(entry(false)));
-    all.extend(of_session.into_iter().flatten().map(entry(true)));
+    all.extend(plain.into_iter().flatten().map(entry(false, true)));
+    all.extend(of_superusers.into_iter().flatten().map(entry(true, false)));
+    all.extend(of_session.into_iter().flatten().map(entry(true, true)));
     let of_rows = |(oid, function)| Entry {
         oid,
         call: |function, args, host| {
@@ -48,10 +60,17 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
             crate::exec::rowsets::row_value(rows, args, host)
         },
         session: true,
+        for_all: false,
         rows: Some(function),
     };
     all.extend(own::row_functions().map(of_rows));
-    all.extend(own::functions().map(|(oid, call)| Entry { oid, call, session: true, rows: None }));
+    all.extend(own::functions().map(|(oid, call)| Entry {
+        oid,
+        call,
+        session: true,
+        for_all: false,
+        rows: None,
+    }));
     all
 });
 
@@ -74,6 +93,9 @@ pub fn find(function: Oid) -> Option<Builtin> {
 /// Calls a function.
 pub fn call<'a>(function: &Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
     let entry = TABLE.get(usize::from(function.builtin.entry)).expect("a place in the table");
+    if !entry.for_all {
+        host.check_superuser(|| format!("the function with OID {}", entry.oid))?;
+    }
     (entry.call)(function, args, host)
 }
 

@@ -18,9 +18,10 @@ pub(in crate::exec) fn value<'a>(
     let local = || ops::timestamptz_to_timestamp(now, &host.style.zone);
     let time = |local| ops::timestamp_to_time(local).unwrap_or(0);
     let (value, ty) = match op {
-        O::CurrentRole | O::CurrentUser | O::User | O::SessionUser => {
-            return Ok(Datum::string(host.identity.user.clone()));
+        O::CurrentRole | O::CurrentUser | O::User => {
+            return Ok(Datum::string(host.current_user().to_owned()));
         }
+        O::SessionUser => return Ok(Datum::string(host.session_user().to_owned())),
         O::CurrentCatalog => return Ok(Datum::string(host.identity.database.clone())),
         O::CurrentSchema => return current_schema(host),
         O::CurrentDate => return Ok(Datum::Date(ops::timestamp_to_date(local()?))),
