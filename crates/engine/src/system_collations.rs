@@ -43,7 +43,7 @@ fn of_list(list: &str, namespace: Oid, owner: Oid) -> (Vec<NewCollation>, bool) 
         }
     }
     // Of several locales with the same short name the first one counts.
-    aliases.sort_by(|(a, _), (b, _)| a.cmp(b));
+    aliases.sort_by_key(|(locale, _)| *locale);
     found.extend(aliases.into_iter().map(|(_, new)| new));
     (found, usable)
 }

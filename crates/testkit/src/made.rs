@@ -21,7 +21,8 @@ pub const CATALOGS: [(&str, &str); 9] = [
              attname, atttypid::regtype, attlen, attnum, atttypmod, attndims, attbyval, attalign,
              attstorage, attcompression, attnotnull, atthasdef,
              atthasmissing, attidentity, attgenerated, attisdropped, attislocal, attinhcount,
-             attcollation::regcollation, attstattarget, attacl, attoptions, attfdwoptions, attmissingval
+             attcollation::regcollation, attstattarget,
+             attacl, attoptions, attfdwoptions, attmissingval
          from pg_attribute where attrelid >= 16384 order by 1, attnum",
     ),
     (

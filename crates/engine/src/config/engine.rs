@@ -316,7 +316,8 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// The role as which statements run (role); `none`: the session's.
     pub role: Arc<str>,
-    /// The role that the session acts for (session_authorization). Empty: the one that has logged in.
+    /// The role that the session acts for (session_authorization). Empty: the one that has logged
+    /// in.
     pub session_authorization: Arc<str>,
     /// The tablespace of new tables and indexes (default_tablespace). Empty: the
     /// database's.

@@ -9,36 +9,26 @@ use forebay_catalog::Table;
 use forebay_catalog::syscache::NamespaceByOid;
 use forebay_types::Oid;
 
+use super::roles::Acting;
 use super::state::Session;
+use crate::config::SessionSettings;
 use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// pg_database_owner: its one member is the database's owner.
 const DATABASE_OWNER: Oid = 6171;
 
-/// The role as which statements run.
-#[derive(Clone, Debug)]
-pub(super) struct Acting {
-    pub(super) role: Oid,
-    name: Arc<str>,
-    superuser: bool,
-    session_user: Arc<str>,
-}
-
-impl Acting {
-    /// The role that has logged in, a superuser.
-    pub(super) fn logged_in(core: &InDatabase) -> Acting {
-        let name: Arc<str> = core.role_name.as_str().into();
-        Acting { role: core.role, session_user: Arc::clone(&name), name, superuser: true }
-    }
-}
-
 impl Session {
-    /// Lets statements run as the roles that the settings name. 22023 if there is none of a name.
-    pub fn take_roles(&mut self) -> Result<(), EngineError> {
+    /// Lets statements run as the roles that the settings name. Whether they are others than
+    /// before. 22023 if there is none of a name.
+    pub fn take_roles(&mut self) -> Result<bool, EngineError> {
+        let SessionSettings { role, session_authorization: user, .. } = &self.settings;
+        let own = |name: &str| name.is_empty() || name == self.core.role_name;
+        if self.acting.own && own(user) && &**role == "none" {
+            return Ok(false);
+        }
         let (role, session_user) =
             (Arc::clone(&self.settings.role), Arc::clone(&self.settings.session_authorization));
-        let own = |name: &str| name.is_empty() || name == self.core.role_name;
         let acting = if own(&session_user) && &*role == "none" {
             Acting::logged_in(&self.core)
         } else {
@@ -56,7 +46,7 @@ impl Session {
             open.tx.set_role(acting.role);
         }
         self.acting = acting;
-        Ok(())
+        Ok(true)
     }
 
     fn acting_as(
@@ -78,6 +68,7 @@ impl Session {
                 name: Arc::clone(&session_user),
                 superuser: session_role.superuser,
                 session_user,
+                own: false,
             });
         }
         if !session_role.superuser {
@@ -86,7 +77,7 @@ impl Session {
         }
         let found = find(role)?;
         let (name, superuser) = (role.into(), found.superuser);
-        Ok(Acting { role: found.oid, name, superuser, session_user })
+        Ok(Acting { role: found.oid, name, superuser, session_user, own: false })
     }
 
     /// The name of the role as which statements run.
@@ -116,8 +107,8 @@ impl Session {
         }
         let (what, role) = (what(), &self.acting.name);
         let message = format!("cannot {verb} {what} as role \"{role}\"");
-        let detail = "Privileges are not enforced yet, so a role that is no superuser uses only what \
-                      it owns.";
+        let detail = "Privileges are not enforced yet, so a role that is no superuser uses only \
+                      what it owns.";
         Err(EngineError::statement("0A000", message).with_detail(detail))
     }
 

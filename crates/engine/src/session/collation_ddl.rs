@@ -49,8 +49,8 @@ pub struct CollationDef {
 pub type CollationName<'a> = (Option<&'a str>, &'a str);
 
 impl Session {
-    /// Creates a collation (schema None: the first of the search path). 42710 if there is one of that
-    /// name.
+    /// Creates a collation (schema None: the first of the search path). 42710 if there is one of
+    /// that name.
     pub fn create_collation(
         &mut self,
         (schema, name): CollationName<'_>,
@@ -288,10 +288,7 @@ fn new_collation(
         Provider::Libc => None,
         _ => Some(locale.clone().ok_or_else(|| missing("locale"))?),
     };
-    if !deterministic && *provider != Provider::Icu {
-        let message = "nondeterministic collations not supported with this provider";
-        return Err(EngineError::statement("0A000", message));
-    }
+    check_deterministic(def)?;
     let first = collate.as_deref().or(locale.as_deref()).unwrap_or_default();
     let second = ctype.as_deref().or(locale.as_deref()).unwrap_or_default();
     let encoding = match (encoding, provider) {
@@ -338,6 +335,14 @@ fn new_collation(
         locale,
         version,
     })
+}
+
+fn check_deterministic(def: &CollationDef) -> Result<(), EngineError> {
+    if def.deterministic || def.provider == Provider::Icu {
+        return Ok(());
+    }
+    let message = "nondeterministic collations not supported with this provider";
+    Err(EngineError::statement("0A000", message))
 }
 
 /// Refuses a locale of the C library for another encoding than the database's.

@@ -16,15 +16,16 @@
 //! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction;
 //!   `entering`: how it enters a database
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
-//! - `acting`: the role as which statements run
+//! - `acting`, `roles`: the role as which statements run
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by; `collations`: how texts
 //!   compare; `collation_ddl`: CREATE, ALTER and DROP COLLATION
-//! - `truncate`: emptying tables; `table_files`: moving them; `alter_table`: changing them; `column_ddl`: their columns' types,
-//!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
+//! - `truncate`: emptying tables; `table_files`: moving them; `alter_table`: changing them;
+//!   `column_ddl`: their columns' types, identity and expressions; `relation_ddl`: owners, schemas,
+//!   names of constraints and indexes
 //! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
 //!   `sequence_ddl`: creating and changing them; `relation_kinds`: what a name means, of any kind
@@ -109,6 +110,7 @@ mod referred;
 mod reindex_concurrently;
 mod relation_ddl;
 mod relation_kinds;
+mod roles;
 mod rows;
 mod scan;
 mod schemas;

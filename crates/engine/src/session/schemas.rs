@@ -317,8 +317,8 @@ impl Session {
         })
     }
 
-    /// The comment on a row of a catalog, or (without a catalog) on one with that OID, and on a column
-    /// of a relation.
+    /// The comment on a row of a catalog, or (without a catalog) on one with that OID, and on a
+    /// column of a relation.
     pub fn description(
         &mut self,
         of: (Option<Oid>, Oid, i32),

@@ -15,11 +15,11 @@ use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 use forebay_types::Oid;
 
-use super::acting::Acting;
 use super::known_path::{KnownPath, PathEntry};
 use super::known_sequences::SessionSequences;
 use super::marks::Mark;
 use super::open::Open;
+use super::roles::Acting;
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;

@@ -26,8 +26,8 @@
 //! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
 //!   ANALYZE
-//! - `objects.rs`: databases, schemas, tablespaces, comments; `collations.rs`: collations; `roles.rs`: roles, stored settings;
-//!   `passwords.rs`: their verifiers
+//! - `objects.rs`: databases, schemas, tablespaces, comments; `collations.rs`: collations;
+//!   `roles.rs`: roles, stored settings; `passwords.rs`: their verifiers
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it

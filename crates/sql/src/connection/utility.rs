@@ -63,9 +63,7 @@ impl Connection {
                 if *scope == SetScope::Local {
                     self.warn_outside_block("SET LOCAL", sink)?;
                 }
-                self.check_tablespace_setting(name, value.as_deref())?;
-                self.host.set(name, value.as_deref(), *scope)?;
-                tag("SET")
+                self.set_setting(name, value.as_deref(), *scope)
             }
             Kind::SetTransaction { modes, session } => {
                 self.set_transaction(*modes, *session, sink).and_then(|()| tag("SET"))
@@ -111,6 +109,17 @@ impl Connection {
                 Err(SqlError::new(state::INTERNAL_ERROR, "this is no small statement"))
             }
         }
+    }
+
+    fn set_setting(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        scope: SetScope,
+    ) -> Result<CommandTag> {
+        self.check_tablespace_setting(name, value)?;
+        self.host.set(name, value, scope)?;
+        tag("SET")
     }
 
     fn discard(&mut self, what: &'static str) -> Result<CommandTag> {

@@ -274,7 +274,9 @@ impl Host {
     /// Takes the roles that the settings name.
     pub fn take_roles(&mut self) -> Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
-        session.take_roles()?;
+        if !session.take_roles()? {
+            return Ok(());
+        }
         let (current, session_user) =
             (Arc::clone(session.current_user()), Arc::clone(session.session_user()));
         self.roles = Some(Roles { current, session_user, superuser: session.is_superuser() });

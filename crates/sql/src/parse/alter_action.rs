@@ -4,7 +4,7 @@ use super::column::CheckClause;
 use super::cursor::QualifiedName;
 use super::foreign_key::NewForeignKey;
 use super::index::NewKey;
-use super::objects::RoleName;
+use super::role_name::RoleName;
 use super::sequence::SequenceClauses;
 use super::table::NewTableColumn;
 use super::type_name::TypeName;

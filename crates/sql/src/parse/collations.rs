@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP COLLATION.
 
 use super::cursor::{Cursor, QualifiedName};
-use super::objects::{RoleName, role};
+use super::role_name::{RoleName, role};
 use crate::error::{Result, SqlError, state};
 use sqlparser::tokenizer::Token;
 

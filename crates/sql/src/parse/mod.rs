@@ -18,7 +18,8 @@
 //! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
 //!   `alter_column.rs`: ALTER TABLE; `alter_action.rs`: what it does
-//! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `collations.rs`: collations
+//! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `collations.rs`: collations;
+//!   `role_name.rs`: roles
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
@@ -50,6 +51,7 @@ mod parser;
 mod portals;
 mod queries;
 mod refuse;
+mod role_name;
 mod sequence;
 mod setting;
 mod size;
@@ -76,8 +78,9 @@ pub use extras::{ConflictTarget, Extras, Overriding, VersionNames};
 pub use foreign_key::NewForeignKey;
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use like::{LikeClause, LikeOptions};
-pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
+pub use objects::{GivenOption, ObjectStatement, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
+pub use role_name::RoleName;
 pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
 pub use size::estimated_memory;
 pub use source::Source;

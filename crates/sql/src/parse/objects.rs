@@ -3,6 +3,7 @@
 
 use super::collations::{self, CollationStatement};
 use super::cursor::{Cursor, QualifiedName};
+use super::role_name::{RoleName, role};
 use super::setting::{setting, setting_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{CommentOn, MemberOptions, SettingChange};
@@ -17,17 +18,6 @@ pub struct GivenOption {
     pub value: Option<String>,
     /// Where it stands.
     pub position: u32,
-}
-
-/// A role as a statement names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleName {
-    /// By its name.
-    Name(String),
-    /// CURRENT_USER or CURRENT_ROLE.
-    Current,
-    /// SESSION_USER.
-    SessionUser,
 }
 
 /// An attribute of a role: its column in pg_authid, and its value.
@@ -460,21 +450,6 @@ fn options(c: &mut Cursor<'_>) -> Result<Vec<GivenOption>> {
         given.push(GivenOption { name, value, position });
     }
     Ok(given)
-}
-
-/// A role: a name, CURRENT_USER and the like.
-pub(super) fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
-    match c.peek_word().as_deref() {
-        Some("current_user" | "current_role") => {
-            c.advance();
-            Ok(RoleName::Current)
-        }
-        Some("session_user") => {
-            c.advance();
-            Ok(RoleName::SessionUser)
-        }
-        _ => c.name().map(RoleName::Name),
-    }
 }
 
 /// The name of a role that is made, or that a role gets.

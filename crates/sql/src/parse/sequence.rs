@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
-use super::objects::{RoleName, role};
+use super::role_name::{RoleName, role};
 use super::type_name::type_name;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{SequenceOptions, SequencePersistence};

@@ -87,7 +87,8 @@ fn collations_of_icu() {
     );
     assert_eq!(fixture.rows("select 'a' < 'B' collate de"), ["t"]);
     fixture.rows(
-        "create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+        "create collation loose (provider = icu, locale = 'und-u-ks-level2', \
+         deterministic = false)",
     );
     let what = "select colllocale, collisdeterministic, collencoding from pg_collation \
                 where collname = 'loose'";

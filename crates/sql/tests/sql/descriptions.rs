@@ -1,5 +1,5 @@
-//! Definitions of foreign keys, comments and names of roles, against answers recorded from PostgreSQL
-//! 18.
+//! Definitions of foreign keys, comments and names of roles, against answers recorded from
+//! PostgreSQL 18.
 
 use crate::fixture::open;
 use crate::support;

@@ -1,5 +1,5 @@
-//! Unlogged tables, and tables in tablespaces, against answers recorded from PostgreSQL 18; and what
-//! crashes make of them.
+//! Unlogged tables, and tables in tablespaces, against answers recorded from PostgreSQL 18; and
+//! what crashes make of them.
 
 use crate::fixture::{Fixture, open, open_made};
 use crate::support;

@@ -28,8 +28,8 @@
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
 //!   18; portals; formats; errors
-//! - [`files`]: Unlogged tables, and tables in tablespaces, against answers recorded from PostgreSQL
-//!   18; and what crashes make of them
+//! - [`files`]: Unlogged tables, and tables in tablespaces, against answers recorded from
+//!   PostgreSQL 18; and what crashes make of them
 //! - [`foreign_keys`]: Foreign keys and deferrable keys, against answers recorded from PostgreSQL
 //!   18; and what several sessions make of them
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements

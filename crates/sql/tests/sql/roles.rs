@@ -1,5 +1,5 @@
-//! SET ROLE, SET SESSION AUTHORIZATION, REASSIGN OWNED and DROP OWNED, against answers recorded from
-//! PostgreSQL 18; and what a role may do that is no superuser.
+//! SET ROLE, SET SESSION AUTHORIZATION, REASSIGN OWNED and DROP OWNED, against answers recorded
+//! from PostgreSQL 18; and what a role may do that is no superuser.
 
 use crate::fixture::open;
 use crate::support;
