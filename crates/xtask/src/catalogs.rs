@@ -40,8 +40,8 @@ const INSTEAD: [(&str, &str); 11] = [
     ("datminmxid", "1"),
     // The version of a library on the machine.
     ("collversion", "case collprovider when 'i' then null else collversion end"),
-    // Bodies of functions in SQL are no facts but a program. PostgreSQL's scripts bring them, but for
-    // four that are written here: texts beside other types, and their quotes.
+    // Bodies of functions in SQL are no facts but a program. PostgreSQL's scripts bring them, but
+    // for four that are written here: texts beside other types, and their quotes.
     (
         "prosrc",
         "case oid when 1285 then 'select pg_catalog.quote_literal($1::pg_catalog.text)' \

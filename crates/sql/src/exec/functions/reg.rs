@@ -3,13 +3,13 @@
 
 use super::Area;
 use super::arguments::{oid, text};
+use super::named::{operators, procedures};
 use super::reg_input::{oid_of, oid_or_null, typmod_or_null};
 use crate::analyze::{Names, type_name};
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::plan::Catalog;
-use forebay_engine::Named;
-use forebay_engine::quoted;
+use forebay_engine::{Named, quoted};
 use forebay_engine::syscache::{
     CollationByOid, CollationRow, NamespaceByOid, OperatorByOid, OperatorRow, ProcByOid, ProcRow,
 };
@@ -128,51 +128,6 @@ fn type_is_visible(oid: Oid, host: &mut Host) -> Result<Option<bool>> {
     match host.names().type_by_oid(oid)? {
         Some(row) => Ok(Some(host.names().sees_type(&row)?)),
         None => Ok(None),
-    }
-}
-
-/// The functions that a name without a schema can mean: of those with the same arguments the first
-/// along the search path.
-pub(super) fn procedures(
-    name: &str,
-    schema: Option<&str>,
-    host: &mut Host,
-) -> Result<Vec<std::sync::Arc<ProcRow>>> {
-    let all = host.procs_named(name)?;
-    let mut found: Vec<std::sync::Arc<ProcRow>> = Vec::new();
-    for namespace in namespaces(schema, host)? {
-        for row in all.iter().filter(|row| row.namespace == namespace) {
-            if !found.iter().any(|other| other.args == row.args) {
-                found.push(row.clone());
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// The operators that a name can mean, likewise.
-pub(super) fn operators(
-    name: &str,
-    schema: Option<&str>,
-    host: &mut Host,
-) -> Result<Vec<std::sync::Arc<OperatorRow>>> {
-    let all = host.operators_named(name)?;
-    let mut found: Vec<std::sync::Arc<OperatorRow>> = Vec::new();
-    for namespace in namespaces(schema, host)? {
-        for row in all.iter().filter(|row| row.namespace == namespace) {
-            if !found.iter().any(|other| (other.left, other.right) == (row.left, row.right)) {
-                found.push(row.clone());
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// The namespaces to look in; none if there is no such schema.
-fn namespaces(schema: Option<&str>, host: &mut Host) -> Result<crate::analyze::SearchPath> {
-    match schema {
-        None => host.search_path(),
-        Some(schema) => Ok(host.namespace(schema)?.into_iter().collect()),
     }
 }
 

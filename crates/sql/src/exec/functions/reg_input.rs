@@ -3,7 +3,7 @@
 //! A text is a name, perhaps with a schema and quotes, with the types of arguments where the type
 //! wants them; or the OID itself.
 
-use super::reg::{operators, procedures};
+use super::named::{operators, procedures};
 use crate::analyze::{NamedType, Names, collation_named, type_of_name};
 use crate::error::{Result, SqlError, state};
 use crate::exec::host::{Host, split_name};
