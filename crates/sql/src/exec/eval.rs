@@ -356,7 +356,21 @@ fn call<'a>(
     if matches!(values.first(), Some(Datum::Toasted(_))) {
         return super::parts::call(function, &mut values, host);
     }
+    // Whoever computes with these may take seconds, and many such calls can make up one row.
+    if values.iter().any(is_long) {
+        host.check_cancel()?;
+    }
     super::functions::call(function, &values, host)
+}
+
+/// Whether a value is so long that a function of it takes noticeable time.
+fn is_long(value: &Datum<'_>) -> bool {
+    const LONG: usize = 1 << 20;
+    match value {
+        Datum::Text(text) => text.len() >= LONG,
+        Datum::Bytes(bytes) => bytes.len() >= LONG,
+        _ => false,
+    }
 }
 
 /// What an operator gives for operands that it has no rule for: NULL if one is NULL. Anything else

@@ -9,7 +9,7 @@ use super::row::{Flow, Row};
 use super::rules::complete;
 use super::scan::{fetch, place_value, system_value};
 use super::sort::{Sorted, Sorter};
-use crate::error::{Result, SqlError, state};
+use crate::error::{Result, Severity, SqlError, state};
 use crate::plan::{Change, Expr, Modify, OnConflict, SystemColumn, live_columns, version_width};
 use forebay_engine::{Inserted, ItemPointer, Part, RowOutcome, StoredRow};
 use forebay_types::Datum;
@@ -440,6 +440,17 @@ impl<'m> Modifier<'m> {
         }
         let values = eval_all(exprs, &row, params, host)?;
         returned.push(values.into_iter().map(Datum::into_owned).collect(), host)
+    }
+
+    /// The error with which the statement ends, of one that a row met. PostgreSQL inserts each row
+    /// before it computes the next one, so an error of a row that waits in the batch comes first.
+    pub(super) fn ended_by(mut self, error: SqlError, host: &mut Host) -> SqlError {
+        let interrupted =
+            error.severity != Severity::Error || error.sqlstate == state::QUERY_CANCELED;
+        match self.loader.take() {
+            Some(mut loader) if !interrupted => loader.flush(host).err().unwrap_or(error),
+            _ => error,
+        }
     }
 
     /// No more rows come.

@@ -408,7 +408,10 @@ fn modified(
 ) -> Result<Modified> {
     let mut modifier = Modifier::new(modify, host);
     let mut input = Operator::open(&modify.input, params, host)?;
-    input.run(&modify.input, params, host, &mut |row, host| modifier.take(row, params, host))?;
+    let mut take = |row: Row<'_>, host: &mut Host| modifier.take(row, params, host);
+    if let Err(error) = input.run(&modify.input, params, host, &mut take) {
+        return Err(modifier.ended_by(error, host));
+    }
     let modified = modifier.finish(host)?;
     if let (Some(measures), Change::Insert(Some(_))) = (&mut host.measures, &modify.change) {
         measures.conflicted(node, modified.conflicts);

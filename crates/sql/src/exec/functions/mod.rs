@@ -2,7 +2,8 @@
 //!
 //! - `table.rs`: all of them
 //! - `arguments.rs`: arguments, as analysis has cast them
-//! - `datetime.rs`: dates, times and intervals; `lengths.rs`: casts to type modifiers
+//! - `datetime.rs`: dates, times and intervals; `moments.rs`: comparisons of dates and timestamps
+//! - `lengths.rs`: casts to type modifiers
 //! - `arrays.rs`: arrays; `bytes.rs`: bytea, bit strings, networks, UUIDs; `json.rs`: JSON
 //! - `math.rs`: numbers; `strings.rs`: texts, `text.rs`: such that can be long
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
@@ -27,6 +28,7 @@ mod lengths;
 mod locks;
 mod log;
 mod math;
+mod moments;
 mod named;
 pub(super) mod own;
 mod reg;

@@ -8,11 +8,7 @@ use std::sync::Arc;
 
 /// The functions that a name without a schema can mean: of those with the same arguments the first
 /// along the search path.
-pub fn procedures(
-    name: &str,
-    schema: Option<&str>,
-    host: &mut Host,
-) -> Result<Vec<Arc<ProcRow>>> {
+pub fn procedures(name: &str, schema: Option<&str>, host: &mut Host) -> Result<Vec<Arc<ProcRow>>> {
     let all = host.procs_named(name)?;
     let mut found: Vec<Arc<ProcRow>> = Vec::new();
     for namespace in namespaces(schema, host)? {

@@ -9,10 +9,10 @@ use crate::analyze::{Names, type_name};
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::plan::Catalog;
-use forebay_engine::{Named, quoted};
 use forebay_engine::syscache::{
     CollationByOid, CollationRow, NamespaceByOid, OperatorByOid, OperatorRow, ProcByOid, ProcRow,
 };
+use forebay_engine::{Named, quoted};
 use forebay_types::{Datum, Oid, oids};
 
 pub(super) const TABLE: Area = &[

@@ -30,6 +30,7 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         super::strings::TABLE,
         super::lengths::TABLE,
         super::datetime::TABLE,
+        super::moments::TABLE,
         super::arrays::TABLE,
         super::bytes::TABLE,
         super::json::TABLE,
