@@ -71,6 +71,9 @@ enum By {
 
 /// The part that catches each bug: random lives, unless another is named here.
 fn caught_by(bug: PlantedBug) -> By {
+    if let Some(by) = caught_by_archives(bug) {
+        return by;
+    }
     match bug {
         PlantedBug::RowLockNotWritten
         | PlantedBug::UpdateOldPageNotLogged
@@ -97,24 +100,6 @@ fn caught_by(bug: PlantedBug) -> By {
         PlantedBug::ReadBackSkipsPages
         | PlantedBug::ReadBackSkipsComparison
         | PlantedBug::ReadBackSkipsClogAndControl => By::Verified,
-        PlantedBug::ArchiveFileNotSynced
-        | PlantedBug::ArchiveIdenticalFileNotSynced
-        | PlantedBug::ArchiveReplacesFile
-        | PlantedBug::ArchiveNamesNotSynced
-        | PlantedBug::ArchiveParentNotSynced
-        | PlantedBug::ArchiveAcknowledgesEarly => By::Archive,
-        PlantedBug::WalSegmentsRemovedBeforeArchived => By::Archived,
-        PlantedBug::RecoveryRestoredSegmentNotSynced
-        | PlantedBug::RecoveryKeepsExistingSegment
-        | PlantedBug::RecoveryRemovesLabelEarly
-        | PlantedBug::RecoveryRemovesSignalEarly
-        | PlantedBug::RecoveryHistoryNameNotSynced
-        | PlantedBug::RecoveryRemovesEndingEarly => By::Pitr,
-        PlantedBug::RecoveryRemovesFilesEarly | PlantedBug::RecoveryWritesClogEarly => By::Retarget,
-        PlantedBug::BackupFilesNotSynced
-        | PlantedBug::BackupNamesNotSynced
-        | PlantedBug::BackupDoesNotWaitForWal => By::Backups,
-        PlantedBug::RestoreControlNotLast | PlantedBug::RestoreFilesNotSynced => By::Restores,
         PlantedBug::ClogTruncatedBeforeLogged | PlantedBug::MultiXactsTruncatedBeforeLogged => {
             By::OldIds
         }
@@ -145,6 +130,33 @@ fn caught_by(bug: PlantedBug) -> By {
             By::Sequences
         }
         _ => By::Lives,
+    }
+}
+
+/// The same of archives, backups, and recoveries from them.
+fn caught_by_archives(bug: PlantedBug) -> Option<By> {
+    match bug {
+        PlantedBug::ArchiveFileNotSynced
+        | PlantedBug::ArchiveIdenticalFileNotSynced
+        | PlantedBug::ArchiveReplacesFile
+        | PlantedBug::ArchiveNamesNotSynced
+        | PlantedBug::ArchiveParentNotSynced
+        | PlantedBug::ArchiveAcknowledgesEarly => Some(By::Archive),
+        PlantedBug::WalSegmentsRemovedBeforeArchived => Some(By::Archived),
+        PlantedBug::RecoveryRestoredSegmentNotSynced
+        | PlantedBug::RecoveryKeepsExistingSegment
+        | PlantedBug::RecoveryRemovesLabelEarly
+        | PlantedBug::RecoveryRemovesSignalEarly
+        | PlantedBug::RecoveryHistoryNameNotSynced
+        | PlantedBug::RecoveryRemovesEndingEarly => Some(By::Pitr),
+        PlantedBug::RecoveryRemovesFilesEarly | PlantedBug::RecoveryWritesClogEarly => {
+            Some(By::Retarget)
+        }
+        PlantedBug::BackupFilesNotSynced
+        | PlantedBug::BackupNamesNotSynced
+        | PlantedBug::BackupDoesNotWaitForWal => Some(By::Backups),
+        PlantedBug::RestoreControlNotLast | PlantedBug::RestoreFilesNotSynced => Some(By::Restores),
+        _ => None,
     }
 }
 

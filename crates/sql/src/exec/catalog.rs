@@ -71,9 +71,6 @@ impl LooksUp for Host {
                 }
                 Ok(Datum::Oid(oid))
             }
-            oids::REGPROC if text != "-" && !text.starts_with(|c: char| c.is_ascii_digit()) => {
-                Err(SqlError::unsupported("input of type regproc"))
-            }
             oid => match SqlType::from_oid(oid) {
                 Some(known) => {
                     let value = text_in_as(text, known, typmod, &self.style)?.into_owned();

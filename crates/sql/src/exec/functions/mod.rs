@@ -9,8 +9,8 @@
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
 //! - `definitions.rs`: trees, indexes and constraints as SQL; `descriptions.rs`: comments
-//! - `reg.rs`: types whose values are OIDs of rows, and what is visible; `reg_input.rs`: from texts;
-//!   `named.rs`: the functions and operators that a name can mean
+//! - `reg.rs`: types whose values are OIDs of rows, and what is visible; `reg_input.rs`: from
+//!   texts; `named.rs`: the functions and operators that a name can mean
 //! - `sequences.rs`: sequences
 //! - `values.rs`: CURRENT_DATE and its like
 //! - `own.rs`: functions that pg_proc does not have: those of contrib modules, and Forebay's own

@@ -5,7 +5,7 @@ use super::Area;
 use super::arguments::{oid, text};
 use super::named::{operators, procedures};
 use super::reg_input::{oid_of, oid_or_null, typmod_or_null};
-use crate::analyze::{Names, type_name};
+use crate::analyze::type_name;
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::plan::Catalog;
