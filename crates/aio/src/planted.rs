@@ -55,12 +55,12 @@ planted_bugs! {
     FileCreationNotLogged,
     /// A commit's record does not tell which files it removes.
     CommitForgetsDroppedFiles,
+    /// The names of files that were dropped may come back after a checkpoint.
+    DroppedNamesNotSynced,
     /// What transactions that were cut off have left stays.
     OrphansStay,
     /// The files that they have left are removed without a record.
     OrphansRemovedUnlogged,
-    /// The names of those files may come back.
-    OrphansNamesNotSynced,
     /// Recovery forgets which identifiers were handed out since its redo pointer.
     RecoveryIgnoresNewOids,
     /// Rows of transactions that were cut off tell nothing of files.

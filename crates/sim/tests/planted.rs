@@ -12,10 +12,10 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short,
-    databases_cut_short, databases_disk, ddl_cut_short, ddl_disk, every_crash, every_failure,
-    long_values_cut_short, lying_writes, old_ids_disks, old_ids_removed, recovery_again,
-    recovery_moved_back, restores_cut_short, row_lives, run_with, sequences_cut_short,
-    sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
+    databases_cut_short, databases_disk, ddl_cut_short, ddl_disk, ddl_recovery_cut_short,
+    every_crash, every_failure, long_values_cut_short, lying_writes, old_ids_disks,
+    old_ids_removed, recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with,
+    sequences_cut_short, sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, long_values_disk, rows_disk};
@@ -63,6 +63,8 @@ enum By {
     Databases,
     /// Crashes within DDL.
     Ddl,
+    /// Crashes in the recovery after such a crash.
+    DdlAgain,
     /// Crashes while values are stored out of line.
     LongValues,
     /// Crashes while sequences hand out values.
@@ -120,11 +122,11 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
         PlantedBug::FileCreationNotLogged
         | PlantedBug::CommitForgetsDroppedFiles
+        | PlantedBug::DroppedNamesNotSynced
         | PlantedBug::OrphansStay
-        | PlantedBug::OrphansRemovedUnlogged
-        | PlantedBug::OrphansNamesNotSynced
         | PlantedBug::OrphansIgnoreDeadRows
         | PlantedBug::RecoveryIgnoresNewOids => By::Ddl,
+        PlantedBug::OrphansRemovedUnlogged => By::DdlAgain,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
         PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
             By::Sequences
@@ -198,7 +200,7 @@ impl Templates {
             By::Trees => &self.trees,
             By::LongValues => &self.long_values,
             By::Databases => &self.databases,
-            By::Ddl => &self.ddl,
+            By::Ddl | By::DdlAgain => &self.ddl,
             By::Sequences => &self.sequences,
             _ => &self.fresh,
         }
@@ -236,6 +238,7 @@ fn catch(
         By::LongValues => long_values_cut_short(template, seed, stride(seed), Some(bug)),
         By::Databases => databases_cut_short(template, seed, 97, Some(bug)),
         By::Ddl => ddl_cut_short(template, seed, 31, Some(bug)),
+        By::DdlAgain => ddl_recovery_cut_short(template, seed, 3, Some(bug)),
         By::Sequences => sequences_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
@@ -298,6 +301,7 @@ fn every_planted_bug_is_reached() {
                 | By::LongValues
                 | By::Databases
                 | By::Ddl
+                | By::DdlAgain
                 | By::Sequences
         )
     };

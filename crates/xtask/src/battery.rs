@@ -17,7 +17,7 @@ pub const SEEDS: u64 = 2_500;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
-const PARTS: [(&str, u64); 16] = [
+const PARTS: [(&str, u64); 17] = [
     // Seeds of four lives in which rows change: more lives than the others have.
     ("FOREBAY_SIM_ROWS", 1),
     // The same of a table with indexes.
@@ -27,6 +27,8 @@ const PARTS: [(&str, u64); 16] = [
     // Lives in which autovacuum looks after tables, or VACUUM FULL rewrites one, likewise.
     ("FOREBAY_SIM_AUTOVACUUMS", 1_000),
     ("FOREBAY_SIM_REWRITES", 1_000),
+    // Lives of DDL in SQL, and recoveries of such, crashed at some of their calls.
+    ("FOREBAY_SIM_DDL", 125),
     // Workloads crashed at every call: 12 for 2,500 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.

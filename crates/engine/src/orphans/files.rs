@@ -1,7 +1,7 @@
 //! Files of relations.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use forebay_aio::IfFound;
 use forebay_catalog::{DatabaseRow, Owners};
@@ -87,14 +87,13 @@ fn remove_all(core: &Core, backend: &mut Backend, left: &Left) -> Result<(), Eng
     }
     let names = core.aio.namespace();
     for path in left.values().flatten() {
-        // Segments behind a gap.
-        names.unlink(path).if_found()?;
+        // Segments behind a gap are still there.
+        if names.unlink(path).if_found()?.is_some()
+            && let Some(dir) = path.parent()
+        {
+            names.sync_dir(dir)?;
+        }
         tracing::info!("removed \"{}\": its relation does not exist", path.display());
-    }
-    forebay_aio::planted_bug!(core.aio, OrphansNamesNotSynced, return Ok(()));
-    let dirs: BTreeSet<&Path> = left.values().flatten().filter_map(|path| path.parent()).collect();
-    for dir in dirs {
-        names.sync_dir(dir)?;
     }
     Ok(())
 }

@@ -18,13 +18,12 @@
 //!
 //! ```text
 //!   redo ends ─ evidence ─ abort record of a new transaction, with the files ─ flush ─ files go
-//!             ─ names synced ─ checkpoint
+//!             ─ checkpoint, which makes that durable
 //! ```
 //!
 //! A recovery that is cut short is begun again, and may redo changes of pages that are gone. The
 //! record is what tells it, and PostgreSQL, that they were dropped later; databases and tablespaces
-//! have records of their own. After the checkpoint nobody looks any more, so the names are gone
-//! durably before it.
+//! have records of their own.
 
 mod directories;
 mod evidence;

@@ -61,7 +61,7 @@ pub use concurrent::concurrent_indexes_cut_short;
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use databases::{databases_cut_short, databases_disk};
-pub use ddl::{GROUPS, ddl_cut_short, ddl_disk};
+pub use ddl::{GROUPS, ddl_cut_short, ddl_disk, ddl_recovery_cut_short};
 pub use failures::every_failure;
 pub use long_values::long_values_cut_short;
 pub use maintained::{Care, care_cut_short};

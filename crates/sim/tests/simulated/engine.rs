@@ -8,8 +8,8 @@ use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
     Damage, Depth, Detection, Flaw, GROUPS, Tally, control_rot, databases_cut_short,
-    databases_disk, ddl_cut_short, ddl_disk, every_crash, every_failure, lying_writes,
-    old_ids_disks, old_ids_removed, random_run, recovery_again, run_with, wal_rot,
+    databases_disk, ddl_cut_short, ddl_disk, ddl_recovery_cut_short, every_crash, every_failure,
+    lying_writes, old_ids_disks, old_ids_removed, random_run, recovery_again, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
@@ -86,10 +86,24 @@ fn databases_are_made_and_dropped_whole() {
 fn ddl_is_whole_or_nothing_whatever_a_crash_leaves() {
     let template = ddl_disk().expect("init");
     let stride = setting("FOREBAY_SIM_DDL_STRIDE", 23) as usize;
-    let (n, tally) = run("ddl_is_whole", "FOREBAY_SIM_DDL", GROUPS.len() as u64, |seed| {
-        ddl_cut_short(&template, seed, stride, None)
-    });
+    let (n, tally) = run(
+        "ddl_is_whole_or_nothing_whatever_a_crash",
+        "FOREBAY_SIM_DDL",
+        GROUPS.len() as u64,
+        |seed| ddl_cut_short(&template, seed, stride, None),
+    );
     assert!(tally.compared > 6 * n);
+}
+
+#[test]
+fn ddl_is_whole_or_nothing_whatever_crashed_recoveries_leave() {
+    let template = ddl_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_DDL_STRIDE", 23) as usize;
+    let (n, tally) =
+        run("ddl_is_whole_or_nothing_whatever_crashed", "FOREBAY_SIM_DDL", 9, |seed| {
+            ddl_recovery_cut_short(&template, seed, stride, None)
+        });
+    assert!(tally.compared > 3 * n);
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Smgr {
             for segment in (0..self.segments(&entry)?).rev() {
                 let path = self.segment_path(rel, fork, segment);
                 self.remove_file(&path)?;
-                // The next checkpoint may end recovery's knowledge of the drop.
+                forebay_aio::planted_bug!(self.aio(), DroppedNamesNotSynced, continue);
+                // After the next checkpoint no recovery redoes the drop.
                 self.sync.request_directory(&path);
             }
         }

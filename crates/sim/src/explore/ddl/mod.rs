@@ -4,12 +4,11 @@
 //! A life without a crash tells what the catalogs and tables show after each step. Whatever a crash
 //! leaves, it is what was shown before the step or after it: all of the DDL, or nothing. No row of
 //! the catalogs refers to what is gone, the check of all relations finds nothing, no file is there
-//! that no relation has, and DDL works again. Some recoveries are crashed themselves.
+//! that no relation has, and DDL works again. So it is after recoveries that were crashed themselves.
 
 mod catalogs;
 mod steps;
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use forebay_aio::{IfFound, PlantedBug};
@@ -25,12 +24,9 @@ use crate::sql::{Sql, begin};
 use crate::survival::Survival;
 use crate::workload::{Life, Setup, data_dir, fresh_disk};
 use catalogs::{Picture, check_references, picture};
-use steps::{BEFORE, Group};
+use steps::{BEFORE, Group, IN_A_BLOCK};
 
 pub use steps::GROUPS;
-
-/// Calls of a recovery within which it is crashed.
-const RECOVERY: u64 = 400;
 
 /// How many steps were acknowledged.
 #[derive(Debug, Default)]
@@ -73,15 +69,77 @@ pub fn ddl_cut_short(
     let named = |error: String| format!("{}: {error}", group.name);
     let shown = shown(&template.copy(seed), setup, group).map_err(named)?;
     let cut = CutShort { template: &template, setup, seed, stride, bug };
-    let dice = RefCell::new(dice);
     let run = cut.run(
         |life, done: &mut Done| work(life, done, group),
-        |left, done| {
-            let left = recovered_in_vain(left, setup, &mut dice.borrow_mut());
-            look(&left, setup, &shown[done.0..shown.len().min(done.0 + 2)])
-        },
+        |left, done| look(left, setup, &shown[done.0..shown.len().min(done.0 + 2)]),
     );
     run.map_err(named)
+}
+
+/// Some steps of a seed on a copy of a disk that [`ddl_disk`] made, then a crash, perhaps within a
+/// transaction, whose recovery is crashed at every `stride`-th call. Each time the unsynced changes
+/// are lost, kept, and torn, and the next recovery has to come to all or nothing.
+///
+/// # Errors
+/// As [`ddl_cut_short`].
+pub fn ddl_recovery_cut_short(
+    template: &SimDisk,
+    seed: u64,
+    stride: usize,
+    bug: Option<PlantedBug>,
+) -> Result<Tally, String> {
+    let disk = template.copy(seed);
+    let mut dice = Dice::new(seed);
+    let whole = writes_whole_pages(&disk, dice.chance(500));
+    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let (group, steps) = match dice.chance(300) {
+        true => IN_A_BLOCK,
+        false => {
+            let group = &GROUPS[dice.below(GROUPS.len() as u64) as usize];
+            (group, 1 + dice.below(group.steps.len() as u64) as usize)
+        }
+    };
+    let named = |error: String| format!("{}, {steps} steps: {error}", group.name);
+    let shown = shown(&disk.copy(seed), setup, group).map_err(named)?;
+    bug.into_iter().for_each(|bug| disk.plant(bug));
+    some_steps(&disk, setup, &group.steps[..steps]).map_err(named)?;
+    let (left, mut tally) = (disk.restart(survival(&mut dice), seed), Tally::one());
+    for call in (seed % stride as u64..).step_by(stride) {
+        let disk = left.copy(seed);
+        bug.into_iter().for_each(|bug| disk.plant(bug));
+        disk.crash_after(call);
+        let opened = begin(&disk, setup);
+        let over = !disk.is_off();
+        if let (Err(error), true) = (opened, over) {
+            return Err(named(format!("recovery without a crash: {error}")));
+        }
+        disk.cut_power();
+        tally.add_fired(&disk);
+        for survival in [Survival::none(), Survival::all(), Survival::random(seed ^ call)] {
+            let what = format!("recovery crashed at call {call}, survival {survival:?}");
+            let again = disk.restart(survival, seed);
+            look(&again, setup, &shown[steps..=steps])
+                .map_err(|reason| named(format!("{what}: {reason}")))?;
+            tally.compared += 1;
+        }
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// Takes steps, and cuts the power when what they have logged is durable.
+fn some_steps(disk: &SimDisk, setup: Setup, steps: &[&str]) -> Result<(), String> {
+    let life = begin(disk, setup)?;
+    let mut sql = Sql::connect(&life)?;
+    for step in steps {
+        do_step(&life, &mut sql, step)?;
+    }
+    // Its table may be gone.
+    let _ = Sql::connect(&life)?.run("update s.t set a = a");
+    disk.cut_power();
+    Ok(())
 }
 
 /// What is shown before the first step, and after each one.
@@ -121,19 +179,6 @@ fn work(life: Life, done: &mut Done, group: &Group) -> Result<(), String> {
     }
     drop(sql);
     life.end().map_err(|error| error.to_string())
-}
-
-/// The disk after a recovery that may have been crashed.
-fn recovered_in_vain(left: &SimDisk, setup: Setup, dice: &mut Dice) -> SimDisk {
-    let disk = left.copy(dice.any());
-    if dice.chance(500) {
-        return disk;
-    }
-    disk.crash_after(dice.below(RECOVERY));
-    // Whether it succeeds is found out below.
-    drop(begin(&disk, setup));
-    disk.cut_power();
-    disk.restart(survival(dice), dice.any())
 }
 
 /// Compares what a crash has left, and goes on with it.

@@ -18,6 +18,10 @@ pub(super) const BEFORE: [&str; 5] = [
     "create role r",
 ];
 
+/// A group, and how many of its steps lead to where a transaction has changed a table of its own
+/// behind a checkpoint.
+pub(super) const IN_A_BLOCK: (&Group, usize) = (&GROUPS[1], 4);
+
 /// All groups. A life of a seed takes one.
 pub const GROUPS: [Group; 9] = [
     Group {
@@ -38,6 +42,7 @@ pub const GROUPS: [Group; 9] = [
             "begin; create table b (id int primary key, t text)",
             "insert into b select i, 'v' from generate_series(1, 20) i",
             "checkpoint",
+            "insert into b select i, 'w' from generate_series(21, 24) i",
             "create index b_t on b (t); alter table base add column n int",
             "commit",
             "begin; create table c (id serial primary key, t text); drop table b; truncate base",
