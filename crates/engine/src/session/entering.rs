@@ -9,6 +9,7 @@ use forebay_storage::Backend;
 use forebay_txn::locks::{Interrupt, LockMode, LockTag};
 use forebay_types::Oid;
 
+use super::roles::Acting;
 use super::state::Session;
 use crate::core::{Core, InDatabase};
 use crate::engine::Engine;
@@ -167,6 +168,7 @@ impl Session {
             })
         })?;
         self.core = Arc::new(place);
+        self.acting = Acting::logged_in(&self.core);
         Ok(())
     }
 

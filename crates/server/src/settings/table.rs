@@ -552,11 +552,11 @@ pub static TABLE: &[Setting] = &[
         "Sets the shell command that will be called to retrieve an archived WAL file."),
     setting("restore_library", Sighup, Text, "", ARCHIVE_RECOVERY,
         "Sets the module that will be called to retrieve an archived WAL file."),
+    setting("role", User, Text, "none", CLIENT, "Sets the current role."),
     setting("row_security", User, Bool, "on", CLIENT,
         "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT,
         "Sets the iteration count for SCRAM secret generation.").reported(),
-    setting("role", User, Text, "none", CLIENT, "Sets the current role."),
     setting("search_path", User, Text, "\"$user\", public", CLIENT,
         "Sets the schema search order for names that are not schema-qualified.")
         .reported().checked(checks::search_path),

@@ -166,3 +166,24 @@ fn a_large_result_streams() {
     );
     assert_eq!(answer.rows[199_999], [Some("200000".to_owned())]);
 }
+
+/// RESET ALL leaves the roles alone; DISCARD ALL does not.
+#[test]
+fn roles_are_reset_by_discard_all_only() {
+    let server = Server::new();
+    let mut client = server.client();
+    const ROLES: &str = "SELECT current_user || ' ' || session_user";
+    client.query("CREATE ROLE su SUPERUSER LOGIN").expect("creates");
+    client.query("SET ROLE su").expect("sets");
+    assert_eq!(value(&mut client, ROLES), "su postgres");
+    client.query("RESET ALL").expect("resets");
+    assert_eq!(value(&mut client, ROLES), "su postgres");
+    client.query("SET SESSION AUTHORIZATION su; RESET ALL").expect("sets");
+    assert_eq!(value(&mut client, ROLES), "su su");
+    assert_eq!(value(&mut client, "SHOW session_authorization"), "su");
+    client.query("DISCARD ALL").expect("discards");
+    assert_eq!(value(&mut client, ROLES), "postgres postgres");
+    client.query("CREATE ROLE plain; SET ROLE plain").expect("sets");
+    assert_eq!(failure(&mut client, "SET zero_damaged_pages = on").0, "42501");
+    assert_eq!(failure(&mut client, "SELECT pg_reload_conf()").0, "0A000");
+}

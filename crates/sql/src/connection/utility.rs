@@ -77,7 +77,6 @@ impl Connection {
             }
             Kind::Reset(None) => {
                 self.host.settings.reset_all()?;
-                self.host.set("session_authorization", None, SetScope::Session)?;
                 tag("RESET")
             }
             Kind::Discard(what) => self.discard(what),
