@@ -48,8 +48,8 @@ impl OidCounter {
         Ok(oid)
     }
 
-    /// The next identifier, which nothing has yet. A checkpoint asks for it before it moves its redo
-    /// pointer, and then calls [`OidCounter::reserve_anew`].
+    /// The next identifier, which nothing has yet. A checkpoint asks for it before it moves its
+    /// redo pointer, and then calls [`OidCounter::reserve_anew`].
     pub fn next(&self) -> Oid {
         self.state.lock().next
     }

@@ -1,8 +1,8 @@
 //! Statements in SQL on a simulated disk.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use forebay_aio::sync::Duration;
 use forebay_engine::{Session, SessionSettings};
 use forebay_sql::pieces::{LongValue, show_pieces};
 use forebay_sql::{

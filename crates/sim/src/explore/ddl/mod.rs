@@ -4,7 +4,7 @@
 //! A life without a crash tells what the catalogs and tables show after each step. Whatever a crash
 //! leaves, it is what was shown before the step or after it: all of the DDL, or nothing. No row of
 //! the catalogs refers to what is gone, the check of all relations finds nothing, no file is there
-//! that no relation has, and DDL works again. So it is after recoveries that were crashed themselves.
+//! that no relation has, and DDL works again. So it is after recoveries that were crashed.
 
 mod catalogs;
 mod steps;
