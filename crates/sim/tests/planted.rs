@@ -120,18 +120,25 @@ fn caught_by(bug: PlantedBug) -> By {
         PlantedBug::CopiedPagesNotLogged
         | PlantedBug::DatabaseDirectoryNotSynced
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
+        PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
+        PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
+            By::Sequences
+        }
+        _ => ddl_bug(bug).unwrap_or(By::Lives),
+    }
+}
+
+/// The part that catches a bug of files that come and go with DDL.
+fn ddl_bug(bug: PlantedBug) -> Option<By> {
+    match bug {
         PlantedBug::FileCreationNotLogged
         | PlantedBug::CommitForgetsDroppedFiles
         | PlantedBug::DroppedNamesNotSynced
         | PlantedBug::OrphansStay
         | PlantedBug::OrphansIgnoreDeadRows
-        | PlantedBug::RecoveryIgnoresNewOids => By::Ddl,
-        PlantedBug::OrphansRemovedUnlogged => By::DdlAgain,
-        PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
-        PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
-            By::Sequences
-        }
-        _ => By::Lives,
+        | PlantedBug::RecoveryIgnoresNewOids => Some(By::Ddl),
+        PlantedBug::OrphansRemovedUnlogged => Some(By::DdlAgain),
+        _ => None,
     }
 }
 
