@@ -48,7 +48,7 @@ const PARTS: [(&str, u64); 17] = [
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
     // Seeds for each planted bug.
-    ("FOREBAY_SIM_BUG_SEEDS", 3),
+    ("FOREBAY_SIM_BUG_SEEDS", 1),
 ];
 
 /// The battery, and the planted bugs.
