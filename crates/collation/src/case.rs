@@ -65,7 +65,8 @@ impl Casing {
                     let of_word = c.is_alphabetic() || c.is_ascii_digit();
                     let change = |c| match inside {
                         true => cases.simple_lowercase(c),
-                        false => cases.simple_titlecase(c),
+                        // PostgreSQL takes titlecase letters in full mappings only.
+                        false => cases.simple_uppercase(c),
                     };
                     (of_word, simple(c, change))
                 }
