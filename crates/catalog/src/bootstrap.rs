@@ -72,8 +72,8 @@ pub struct NewCluster {
     pub templates: bool,
     /// The locale of the databases. None: C.
     pub locale: Option<NewLocale>,
-    /// Collations beside those that every cluster has, without their OIDs. Of those with the name
-    /// and encoding of an earlier one nothing is made.
+    /// The system's collations, which `init` adds to those of every cluster. It gives them OIDs,
+    /// and leaves out one whose name and encoding an earlier one has.
     pub collations: Vec<NewCollation>,
 }
 

@@ -115,7 +115,7 @@ pub enum Persistence<'a> {
 /// The files of a new relation.
 #[derive(Clone, Copy, Debug)]
 pub struct NewFiles<'a> {
-    /// Who uses them.
+    /// Whether all sessions use the files, and whether changes are logged.
     pub persistence: Persistence<'a>,
     /// The tablespace that they go to. 0: the database's.
     pub tablespace: Oid,

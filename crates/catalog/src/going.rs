@@ -16,7 +16,7 @@ use crate::schema::{
 };
 use crate::writer::Writer;
 
-/// What is to be dropped.
+/// An object that a statement is about to drop.
 #[derive(Clone, Copy, Debug)]
 pub enum Going {
     /// A table or a sequence.

@@ -135,7 +135,7 @@ pub use keys::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
-pub use oids::{OidCounter, RESERVE as RESERVED_OIDS};
+pub use oids::{OidCounter, RESERVED_OIDS};
 pub use oldest::DatabaseIds;
 pub use options::{
     AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, of_table,

@@ -11,7 +11,7 @@ use forebay_types::Oid;
 use forebay_wal::{Record, Wal, WalError};
 
 /// Number of identifiers that a record reserves.
-pub const RESERVE: u32 = 8192;
+pub const RESERVED_OIDS: u32 = 8192;
 
 #[derive(Debug)]
 struct State {
@@ -75,11 +75,11 @@ impl OidCounter {
 
 impl State {
     fn reserve(&mut self, io: &mut aio::IoBackend, wal: &Wal) -> Result<(), WalError> {
-        let main = xlog::encode_next_oid(self.next.wrapping_add(RESERVE));
+        let main = xlog::encode_next_oid(self.next.wrapping_add(RESERVED_OIDS));
         let record =
             Record { rmgr: Rmgr::XLOG, info: xlog::NEXTOID, xid: 0, main: &main, blocks: &[] };
         wal.insert(io, &record)?;
-        self.reserved = RESERVE;
+        self.reserved = RESERVED_OIDS;
         Ok(())
     }
 }

@@ -38,9 +38,9 @@ const PERSISTENCE: usize = PG_CLASS.place("relpersistence");
 /// What the catalogs say of files, or of directories by OID.
 #[derive(Debug)]
 pub struct Owners<T> {
-    /// Those that have an owner.
+    /// Files or directories that a row names.
     pub owned: HashSet<T>,
-    /// Those whose owner is gone.
+    /// Files or directories whose row is gone.
     pub left: HashSet<T>,
 }
 

@@ -33,6 +33,10 @@ pub fn query(port: u16, sql: &str) -> String {
     must(psql(port).args(["-c", sql])).trim_end().to_owned()
 }
 
+/// As many characters of a test's name go into its folder's: servers put sockets there, whose paths
+/// have at most 107 bytes.
+const LONGEST_NAME: usize = 24;
+
 /// PostgreSQL's programs, and a folder that both they and a test see. The folder is removed when
 /// this is dropped.
 pub struct Peer {
@@ -80,7 +84,8 @@ impl Peer {
     ) -> Peer {
         static FOUND: AtomicU32 = AtomicU32::new(0);
         let number = FOUND.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{test}-{}-{number}", std::process::id());
+        let short: String = test.chars().take(LONGEST_NAME).collect();
+        let name = format!("{short}-{}-{number}", std::process::id());
         let (outside, inside) = (outside.join(&name), inside.join(&name));
         let peer = Peer { programs, runner, outside, inside, environment: Vec::new() };
         fs::create_dir_all(&peer.outside).expect("the shared folder can be made");

@@ -6,7 +6,8 @@ use forebay_format::ids::FIRST_NORMAL_OID;
 use forebay_txn::redo::Made;
 use forebay_types::Oid;
 
-/// What was made behind the redo pointer of a recovery, as far as that is known.
+/// The files, databases and tablespaces that were made since the redo pointer of a recovery, as far
+/// as its records tell.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MadeSince {
     made: Made,
@@ -40,7 +41,7 @@ impl MadeSince {
     }
 }
 
-/// What is known of something that has a name on the disk.
+/// What recovery may do with a file or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is in use, or the system's own.
@@ -51,7 +52,7 @@ pub(super) enum Standing {
     Stray,
 }
 
-/// What is known of something with the number `oid`.
+/// Tells what recovery may do with the file or directory `what`, whose number is `oid`.
 pub(super) fn standing<T: Copy + Eq + std::hash::Hash>(
     owners: &Owners<T>,
     (oid, what): (Oid, T),

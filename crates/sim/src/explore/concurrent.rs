@@ -9,7 +9,7 @@ use forebay_testkit::Dice;
 
 use super::Tally;
 use super::cut_short::CutShort;
-use super::random::writes_whole_pages;
+use super::random::with_or_without_images;
 use crate::disk::SimDisk;
 use crate::rows::{
     Act, Committed, Writer, check_indexes, check_pages, check_trees, found, keep, keep_writing,
@@ -37,8 +37,7 @@ pub fn concurrent_indexes_cut_short(
 ) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let template = template.copy(seed);
-    let whole = writes_whole_pages(&template, dice.chance(250));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&template, &mut dice, 250);
     let life = CutShort { template: &template, setup, seed, stride, bug: None };
     life.run(
         |life, committed| {

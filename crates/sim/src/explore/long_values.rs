@@ -6,7 +6,7 @@ use forebay_testkit::Dice;
 
 use super::Tally;
 use super::cut_short::CutShort;
-use super::random::writes_whole_pages;
+use super::random::with_or_without_images;
 use crate::disk::SimDisk;
 use crate::rows::Committed;
 use crate::rows::long::{self, Orphans};
@@ -28,8 +28,7 @@ pub fn long_values_cut_short(
 ) -> Result<Tally, String> {
     let template = template.copy(seed);
     let mut dice = Dice::new(seed);
-    let whole = writes_whole_pages(&template, dice.chance(250));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&template, &mut dice, 250);
     let cut = CutShort { template: &template, setup, seed, stride, bug };
     cut.run(
         |mut life, committed| work(&mut life, committed, &mut Dice::new(seed)),

@@ -13,7 +13,7 @@ use forebay_testkit::Dice;
 use super::Tally;
 use super::at_rest::check_at_rest;
 use super::cut_short::CutShort;
-use super::random::writes_whole_pages;
+use super::random::with_or_without_images;
 use crate::care::autovacuum;
 use crate::disk::SimDisk;
 use crate::rows::Committed;
@@ -47,8 +47,7 @@ pub fn care_cut_short(
 ) -> Result<Tally, String> {
     let template = template.copy(seed);
     let mut dice = Dice::new(seed);
-    let whole = writes_whole_pages(&template, dice.chance(250));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&template, &mut dice, 250);
     let life = Maintained { care, setup, snapshots: dice.chance(500) };
     let cut = CutShort { template: &template, setup, seed, stride, bug };
     cut.run(

@@ -109,6 +109,12 @@ pub(super) fn setup(dice: &mut Dice, whole: bool) -> Setup {
     Setup { full_page_writes: !whole, ..Setup::random(dice) }
 }
 
+/// A random setup. `of_1000` in 1,000 have no full-page images, on a disk that writes pages whole.
+pub(super) fn with_or_without_images(disk: &SimDisk, dice: &mut Dice, of_1000: u32) -> Setup {
+    let whole = writes_whole_pages(disk, dice.chance(of_1000));
+    setup(dice, whole)
+}
+
 pub(super) fn survival(dice: &mut Dice) -> Survival {
     match dice.below(8) {
         0 => Survival::none(),

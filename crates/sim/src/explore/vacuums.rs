@@ -14,7 +14,7 @@ use forebay_testkit::Dice;
 
 use super::Tally;
 use super::cut_short::CutShort;
-use super::random::writes_whole_pages;
+use super::random::with_or_without_images;
 use crate::disk::SimDisk;
 use crate::rows::{Act, Committed, Writer, check_pages, keep, keep_writing};
 use crate::workload::{Life, Setup, data_dir};
@@ -40,8 +40,7 @@ pub fn vacuums_cut_short(
         disable_checksums(&template);
     }
     let mut dice = Dice::new(seed);
-    let whole = writes_whole_pages(&template, dice.chance(250));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&template, &mut dice, 250);
     let life = CutShort { template: &template, setup, seed, stride, bug };
     life.run(
         |life, committed| {

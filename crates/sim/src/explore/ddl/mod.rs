@@ -19,7 +19,7 @@ use forebay_testkit::Dice;
 use super::Tally;
 use super::at_rest::check_all_at_rest;
 use super::cut_short::CutShort;
-use super::random::{survival, writes_whole_pages};
+use super::random::{survival, with_or_without_images};
 use crate::disk::SimDisk;
 use crate::sql::{Sql, begin};
 use crate::survival::Survival;
@@ -64,8 +64,7 @@ pub fn ddl_cut_short(
 ) -> Result<Tally, String> {
     let template = template.copy(seed);
     let mut dice = Dice::new(seed);
-    let whole = writes_whole_pages(&template, dice.chance(500));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&template, &mut dice, 500);
     let group = &GROUPS[seed as usize % GROUPS.len()];
     let named = |error: String| format!("{}: {error}", group.name);
     let shown = shown(&template.copy(seed), setup, group).map_err(named)?;
@@ -91,8 +90,7 @@ pub fn ddl_recovery_cut_short(
 ) -> Result<Tally, String> {
     let disk = template.copy(seed);
     let mut dice = Dice::new(seed);
-    let whole = writes_whole_pages(&disk, dice.chance(500));
-    let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
+    let setup = with_or_without_images(&disk, &mut dice, 500);
     let (group, steps) = match dice.chance(300) {
         true => IN_A_BLOCK,
         false => {

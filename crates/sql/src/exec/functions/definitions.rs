@@ -2,6 +2,7 @@
 
 use super::Area;
 use super::arguments::{int, oid, wrong_argument};
+use super::named::leads_to;
 use crate::analyze::Names;
 use crate::error::{Result, SqlError, state};
 use crate::exec::host::Host;
@@ -46,15 +47,9 @@ impl TreeSource for Host {
 
     fn relation_name(&mut self, oid: Oid) -> Result<Option<(String, String, bool)>> {
         let Some(table) = self.table_by_oid(oid)? else { return Ok(None) };
-        let visible = is_visible(&table, self)?;
+        let visible = leads_to(&table.name, table.oid, self)?;
         Ok(Some((table.schema.clone(), table.name.clone(), visible)))
     }
-}
-
-/// Whether a table's name alone leads to it.
-fn is_visible(table: &Table, host: &mut Host) -> Result<bool> {
-    let found = host.call(|session| session.relation_named(None, &table.name))?;
-    Ok(found.is_some_and(|found| found.oid == table.oid))
 }
 
 /// pg_get_expr(tree, relation, pretty)
@@ -108,7 +103,7 @@ fn table_of(oid: Oid, host: &mut Host) -> Result<Arc<Table>> {
 
 /// A relation's name: with its schema, unless the style is pretty and the name leads to it.
 fn table_name(table: &Table, style: Style, host: &mut Host) -> Result<String> {
-    let bare = style.pretty && is_visible(table, host)?;
+    let bare = style.pretty && leads_to(&table.name, table.oid, host)?;
     let name = quoted(&table.name);
     Ok(if bare { name.into_owned() } else { format!("{}.{name}", quoted(&table.schema)) })
 }

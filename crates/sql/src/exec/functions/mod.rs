@@ -10,7 +10,7 @@
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
 //! - `definitions.rs`: trees, indexes and constraints as SQL; `descriptions.rs`: comments
 //! - `reg.rs`: types whose values are OIDs of rows, and what is visible; `reg_input.rs`: from
-//!   texts; `named.rs`: the functions and operators that a name can mean
+//!   texts; `named.rs`: what names can mean
 //! - `sequences.rs`: sequences
 //! - `values.rs`: CURRENT_DATE and its like
 //! - `own.rs`: functions that pg_proc does not have: those of contrib modules, and Forebay's own

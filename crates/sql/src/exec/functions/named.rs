@@ -1,9 +1,10 @@
-//! The functions and operators that a name can mean.
+//! What names can mean: functions, operators, relations.
 
 use crate::analyze::{Names, SearchPath};
 use crate::error::Result;
 use crate::exec::host::Host;
 use forebay_engine::syscache::{OperatorRow, ProcRow};
+use forebay_types::Oid;
 use std::sync::Arc;
 
 /// The functions that a name without a schema can mean: of those with the same arguments the first
@@ -45,4 +46,10 @@ fn namespaces(schema: Option<&str>, host: &mut Host) -> Result<SearchPath> {
         None => host.search_path(),
         Some(schema) => Ok(host.namespace(schema)?.into_iter().collect()),
     }
+}
+
+/// Whether a relation's name alone leads to it.
+pub fn leads_to(name: &str, oid: Oid, host: &mut Host) -> Result<bool> {
+    let found = host.call(|session| session.relation_named(None, name))?;
+    Ok(found.is_some_and(|found| found.oid == oid))
 }

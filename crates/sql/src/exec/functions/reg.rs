@@ -3,7 +3,7 @@
 
 use super::Area;
 use super::arguments::{oid, text};
-use super::named::{operators, procedures};
+use super::named::{leads_to, operators, procedures};
 use super::reg_input::{oid_of, oid_or_null, typmod_or_null};
 use crate::analyze::type_name;
 use crate::error::Result;
@@ -105,7 +105,7 @@ fn relation(oid: Oid, host: &mut Host) -> Result<Option<String>> {
         return Ok(Some(format!("{prefix}{}", quoted(&table.name))));
     }
     let Some(found) = host.call(|session| session.relation_by_oid(oid))? else { return Ok(None) };
-    let visible = relation_is_visible(oid, host)? == Some(true);
+    let visible = leads_to(&found.name, oid, host)?;
     let prefix = prefix(visible, found.namespace, host)?;
     Ok(Some(format!("{prefix}{}", quoted(&found.name))))
 }
@@ -113,8 +113,7 @@ fn relation(oid: Oid, host: &mut Host) -> Result<Option<String>> {
 /// Whether a relation's name alone leads to it. None: there is no such relation.
 fn relation_is_visible(oid: Oid, host: &mut Host) -> Result<Option<bool>> {
     let Some(found) = host.call(|session| session.relation_by_oid(oid))? else { return Ok(None) };
-    let named = host.call(|session| session.relation_named(None, &found.name))?;
-    Ok(Some(named.is_some_and(|named| named.oid == oid)))
+    leads_to(&found.name, oid, host).map(Some)
 }
 
 fn ty(oid: Oid, host: &mut Host) -> Result<Option<String>> {

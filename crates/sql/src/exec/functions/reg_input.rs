@@ -64,10 +64,6 @@ fn null_if_none<'a>(found: Result<Datum<'a>>) -> Result<Datum<'a>> {
     }
 }
 
-fn none(sqlstate: &'static str, message: String) -> SqlError {
-    SqlError::new(sqlstate, message)
-}
-
 fn type_of(text: &str, host: &mut Host) -> Result<NamedType> {
     // What is wrong is at a place of this text, not of the statement's.
     let name = type_of_text(text).map_err(SqlError::unplaced)?;
@@ -95,20 +91,24 @@ fn name_of(text: &str, host: &Host) -> Result<(Option<String>, String)> {
     }
 }
 
-fn procedure(text: &str, host: &mut Host) -> Result<Oid> {
-    let (schema, name) = name_of(text, host)?;
-    match &procedures(&name, schema.as_deref(), host)?[..] {
-        [] => Err(no_function(text)),
-        [only] => Ok(only.oid),
-        _ => {
-            let message = format!("more than one function named \"{text}\"");
-            Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message))
-        }
+/// The one row that a name means.
+fn only(found: &[Oid], none: impl FnOnce() -> SqlError, several: String) -> Result<Oid> {
+    match found {
+        [] => Err(none()),
+        [oid] => Ok(*oid),
+        _ => Err(SqlError::new(state::AMBIGUOUS_FUNCTION, several)),
     }
 }
 
+fn procedure(text: &str, host: &mut Host) -> Result<Oid> {
+    let (schema, name) = name_of(text, host)?;
+    let found = procedures(&name, schema.as_deref(), host)?;
+    let found: Vec<Oid> = found.iter().map(|row| row.oid).collect();
+    only(&found, || no_function(text), format!("more than one function named \"{text}\""))
+}
+
 fn no_function(text: &str) -> SqlError {
-    none(state::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))
+    SqlError::new(state::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))
 }
 
 fn procedure_with_arguments(text: &str, host: &mut Host) -> Result<Oid> {
@@ -125,18 +125,13 @@ fn procedure_with_arguments(text: &str, host: &mut Host) -> Result<Oid> {
 
 fn operator(text: &str, host: &mut Host) -> Result<Oid> {
     let (schema, name) = name_of(text, host)?;
-    match &operators(&name, schema.as_deref(), host)?[..] {
-        [] => Err(no_operator(text)),
-        [only] => Ok(only.oid),
-        _ => {
-            let message = format!("more than one operator named {text}");
-            Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message))
-        }
-    }
+    let found = operators(&name, schema.as_deref(), host)?;
+    let found: Vec<Oid> = found.iter().map(|row| row.oid).collect();
+    only(&found, || no_operator(text), format!("more than one operator named {text}"))
 }
 
 fn no_operator(text: &str) -> SqlError {
-    none(state::UNDEFINED_FUNCTION, format!("operator does not exist: {text}"))
+    SqlError::new(state::UNDEFINED_FUNCTION, format!("operator does not exist: {text}"))
 }
 
 fn operator_with_operands(text: &str, host: &mut Host) -> Result<Oid> {
@@ -151,9 +146,9 @@ fn operator_with_operands(text: &str, host: &mut Host) -> Result<Oid> {
     }
     let [left, right] = operands[..] else {
         let error = match operands.len() {
-            1 => none("42P02", "missing argument".to_owned())
+            1 => SqlError::new("42P02", "missing argument".to_owned())
                 .hint("Use NONE to denote the missing argument of a unary operator."),
-            _ => none("54023", "too many arguments".to_owned())
+            _ => SqlError::new("54023", "too many arguments".to_owned())
                 .hint("Provide two argument types for operator."),
         };
         return Err(error);
@@ -165,7 +160,7 @@ fn operator_with_operands(text: &str, host: &mut Host) -> Result<Oid> {
 
 /// A name and the types in the parentheses behind it.
 fn split_arguments(text: &str) -> Result<(&str, Vec<&str>)> {
-    let invalid = |what: &str| Err(none("22P02", what.to_owned()));
+    let invalid = |what: &str| Err(SqlError::new("22P02", what.to_owned()));
     let mut quoted = false;
     let open = text.find(|c| {
         quoted ^= c == '"';
@@ -191,7 +186,7 @@ fn split_arguments(text: &str) -> Result<(&str, Vec<&str>)> {
     });
     let types: Vec<&str> = types.map(str::trim).take(MOST_ARGUMENTS + 1).collect();
     if types.len() > MOST_ARGUMENTS {
-        return Err(none("54023", "too many arguments".to_owned()));
+        return Err(SqlError::new("54023", "too many arguments".to_owned()));
     }
     match types.iter().any(|ty| ty.is_empty()) {
         true => invalid("expected a type name"),
@@ -204,22 +199,22 @@ fn single(text: &str) -> Result<String> {
     let mut parts = split_name(text)?;
     match (parts.pop(), parts.is_empty()) {
         (Some(name), true) => Ok(name),
-        _ => Err(none("42602", "invalid name syntax".to_owned())),
+        _ => Err(SqlError::new("42602", "invalid name syntax".to_owned())),
     }
 }
 
 fn role(text: &str, host: &mut Host) -> Result<Oid> {
     let name = single(text)?;
     let found = host.call(|session| session.find_role(Named::Name(&name)))?;
-    found
-        .map(|row| row.oid)
-        .ok_or_else(|| none(state::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+    found.map(|row| row.oid).ok_or_else(|| {
+        SqlError::new(state::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
+    })
 }
 
 fn namespace(text: &str, host: &mut Host) -> Result<Oid> {
     let name = single(text)?;
     host.namespace(&name)?.ok_or_else(|| {
-        none(state::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+        SqlError::new(state::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
     })
 }
 
@@ -229,7 +224,7 @@ fn collation(text: &str, host: &mut Host) -> Result<Oid> {
         && host.namespace(schema)?.is_none()
     {
         let message = format!("collation \"{schema}.{name}\" for encoding \"UTF8\" does not exist");
-        return Err(none(state::UNDEFINED_OBJECT, message));
+        return Err(SqlError::new(state::UNDEFINED_OBJECT, message));
     }
     let found = collation_named(host.names(), (schema.as_deref(), &name), 0);
     Ok(found.map_err(SqlError::unplaced)?.oid)
