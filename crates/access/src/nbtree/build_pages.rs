@@ -29,17 +29,23 @@ pub trait BuildPages {
     fn finish(self, with: &mut Self::With) -> Result<(), AccessError>;
 }
 
-/// Pages in the buffer pool. Each is logged whole, and goes to a write stream.
+/// So many pages of an index stay in the pool, where checkpoints find them. A write of them would
+/// wait for the log, and so would every CREATE TABLE with a TOAST table or a key.
+const FIRST_PAGES: u32 = 16;
+
+/// Pages in the buffer pool. Each is logged whole, and those behind [`FIRST_PAGES`] go to a write
+/// stream.
 #[derive(Debug)]
 pub struct PooledPages<'a> {
     index: &'a Index,
+    filled: u32,
     written: WriteStream<'a>,
 }
 
 impl PooledPages<'_> {
     pub(super) fn new(index: &Index) -> PooledPages<'_> {
         let written = WriteStream::new(&index.pool, WriteOptions::cleaning(&index.pool));
-        PooledPages { index, written }
+        PooledPages { index, filled: 0, written }
     }
 }
 
@@ -69,7 +75,10 @@ impl BuildPages for PooledPages<'_> {
             index.log_image(backend, &mut page)
         })?;
         drop(page);
-        self.written.push(backend, pin)?;
+        self.filled += 1;
+        if self.filled > FIRST_PAGES {
+            self.written.push(backend, pin)?;
+        }
         Ok(())
     }
 

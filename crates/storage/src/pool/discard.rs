@@ -5,9 +5,11 @@
 use super::backend::Backend;
 use super::buffer_pool::BufferPool;
 use super::desc::{Descriptor, READING, TAG_VALID, WRITING, refcount};
+use super::table;
 use crate::error::StorageError;
-use forebay_aio as aio;
+use forebay_aio::{self as aio, Errno};
 use forebay_format::{BlockNumber, Fork, Oid, PageTag, RelFileLocator};
+use std::ops::Range;
 
 impl BufferPool {
     /// Forgets a relation's pages, of all forks, and removes its files. The caller's lock on the
@@ -18,8 +20,37 @@ impl BufferPool {
         backend: &mut Backend,
         rel: RelFileLocator,
     ) -> Result<(), StorageError> {
-        self.discard(&mut backend.io, |tag| tag.rel == rel);
+        match self.few_pages(rel) {
+            Some(forks) => {
+                for (fork, blocks) in forks {
+                    self.discard_blocks(&mut backend.io, rel, fork, 0..blocks);
+                }
+            }
+            None => self.discard(&mut backend.io, |tag| tag.rel == rel),
+        }
         self.smgr.unlink(rel)
+    }
+
+    /// The blocks of each fork, if looking each of them up is cheaper than a walk through the pool.
+    /// A page beyond a fork's end, which a read may have left, is clean, so it may stay.
+    fn few_pages(&self, rel: RelFileLocator) -> Option<[(Fork, BlockNumber); Fork::ALL.len()]> {
+        let mut forks = Fork::ALL.map(|fork| (fork, 0));
+        let mut room = self.walk_from();
+        for (fork, blocks) in &mut forks {
+            *blocks = match self.smgr.nblocks(rel, *fork) {
+                Ok(blocks) => blocks,
+                Err(StorageError::File { errno: Errno::NOENT, .. }) => 0,
+                Err(_) => return None,
+            };
+            room = room.checked_sub(*blocks)?;
+        }
+        Some(forks)
+    }
+
+    /// From so many pages on, a walk through all buffers is cheaper than look-ups. A walk's step
+    /// costs far less than a look-up.
+    fn walk_from(&self) -> u32 {
+        (self.config.buffers / 32).max(8) as u32
     }
 
     /// Forgets the pages of a database that is dropped, and closes its files. Nobody uses them any
@@ -40,22 +71,54 @@ impl BufferPool {
         backend.io.submit();
         let entry = self.smgr.fork(rel, fork);
         let _lock = entry.extending.lock();
-        self.discard(&mut backend.io, |tag| tag.rel == rel && tag.fork == fork && tag.block >= n);
+        let size = self.smgr.size_locked(&entry)?;
+        if size.saturating_sub(n) < self.walk_from() {
+            self.discard_blocks(&mut backend.io, rel, fork, n..size);
+        } else {
+            let beyond = |tag: &PageTag| tag.rel == rel && tag.fork == fork && tag.block >= n;
+            self.discard(&mut backend.io, beyond);
+        }
         self.smgr.truncate_locked(&entry, n)
     }
 
+    /// Forgets these pages, each of which it looks up.
+    fn discard_blocks(
+        &self,
+        io: &mut aio::IoBackend,
+        rel: RelFileLocator,
+        fork: Fork,
+        blocks: Range<BlockNumber>,
+    ) {
+        io.submit();
+        for block in blocks {
+            let tag = PageTag::new(rel, fork, block);
+            let found = self.table.lock(&self.core.descs, table::hash_tag(&tag)).find(&tag);
+            if let Some(buf) = found {
+                self.discard_buffer(io, buf, |held| *held == tag);
+            }
+        }
+    }
+
+    /// Forgets all pages that the test names, in a walk through the pool.
     fn discard(&self, io: &mut aio::IoBackend, doomed: impl Fn(&PageTag) -> bool) {
         io.submit();
         for (buf, desc) in self.core.descs.iter().enumerate() {
-            if desc.load() & TAG_VALID == 0 || !doomed(&desc.tag()) || !desc.pin_if(0) {
-                continue;
+            if desc.load() & TAG_VALID != 0 && doomed(&desc.tag()) {
+                self.discard_buffer(io, buf as u32, &doomed);
             }
-            let buf = buf as u32;
-            while doomed(&desc.tag()) && !self.remove_from_table(buf, 0) {
-                self.await_unpinned(io, buf, desc);
-            }
-            self.core.unpin(buf);
         }
+    }
+
+    /// Frees a buffer, if its page is still one that the test names.
+    fn discard_buffer(&self, io: &mut aio::IoBackend, buf: u32, doomed: impl Fn(&PageTag) -> bool) {
+        let desc = self.desc(buf);
+        if !desc.pin_if(0) {
+            return;
+        }
+        while doomed(&desc.tag()) && !self.remove_from_table(buf, 0) {
+            self.await_unpinned(io, buf, desc);
+        }
+        self.core.unpin(buf);
     }
 
     /// Waits until the caller's pin may be the only one.

@@ -75,8 +75,8 @@ impl SyncQueue {
     /// Drops the requests of a removed fork, also those that a round has taken.
     pub(crate) fn forget(&self, rel: RelFileLocator, fork: Fork) {
         let mut requests = self.requests.lock();
-        requests.pending.retain(|&(r, f, _)| (r, f) != (rel, fork));
-        requests.taken.retain(|&(r, f, _)| (r, f) != (rel, fork));
+        remove_fork(&mut requests.pending, rel, fork);
+        remove_fork(&mut requests.taken, rel, fork);
     }
 
     /// Drops the requests of a database that is removed.
@@ -134,5 +134,13 @@ impl SyncQueue {
         let taken = std::mem::take(&mut requests.taken);
         requests.pending.extend(taken);
         requests.directories.extend(directories);
+    }
+}
+
+/// Looks at the fork's own requests only: after a bulk of DDL there are many of others.
+fn remove_fork(keys: &mut BTreeSet<SegmentKey>, rel: RelFileLocator, fork: Fork) {
+    let of_fork = (rel, fork, 0)..=(rel, fork, u32::MAX);
+    while let Some(&key) = keys.range(of_fork.clone()).next() {
+        keys.remove(&key);
     }
 }
