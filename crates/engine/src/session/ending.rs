@@ -43,9 +43,10 @@ impl Session {
         // They would hold back pruning while the commit waits for the log.
         open.snapshots = Snapshots::default();
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
-        let change = open.changed_catalogs.then(|| {
-            (core.database.cache.change(), core.database.rows.change(open.tx.invalidations()))
-        });
+        let change = (
+            open.changed_definitions.then(|| core.database.cache.change()),
+            open.changed_catalogs.then(|| core.database.rows.change(open.tx.invalidations())),
+        );
         let mut options = self.settings.commit_options();
         options.wait |= open.forces_sync;
         let committed = core.fatal.watch("commit", || {
@@ -107,7 +108,7 @@ impl Session {
             return Ok(());
         }
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
-        let change = open.changed_catalogs.then(|| core.database.cache.change());
+        let change = open.changed_definitions.then(|| core.database.cache.change());
         let result =
             core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
         self.warnings.extend(open.take_warnings());

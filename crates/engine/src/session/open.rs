@@ -27,6 +27,9 @@ pub(super) struct Open {
     subs: Vec<Level>,
     /// Whether it has changed the catalogs. If so it looks past the shared cache.
     pub(super) changed_catalogs: bool,
+    /// Whether it has changed more of them than figures and statistics of the tables in
+    /// `refreshed`. If so its end empties the shared cache.
+    pub(super) changed_definitions: bool,
     /// Whether it runs for one ANALYZE, which changes no more than figures and statistics.
     pub(super) alone: bool,
     /// The tables of which it has changed these.
@@ -60,6 +63,8 @@ struct Level {
     tokens: Tokens,
     /// Whether the catalogs had been changed when it began.
     changed_catalogs: bool,
+    /// Whether more than figures and statistics had been.
+    changed_definitions: bool,
 }
 
 impl Open {
@@ -72,6 +77,7 @@ impl Open {
             top: Level::default(),
             subs: Vec::new(),
             changed_catalogs: false,
+            changed_definitions: false,
             alone: false,
             refreshed: Vec::new(),
             own_tables: HashMap::new(),
@@ -111,9 +117,10 @@ impl Open {
 
     pub(super) fn begin_sub(&mut self) {
         self.tx.begin_sub();
-        let changed_catalogs = self.changed_catalogs;
+        let Open { changed_catalogs, changed_definitions, .. } = *self;
         let events = Some(self.keys.mark());
-        self.subs.push(Level { events, changed_catalogs, ..Level::default() });
+        let level = Level { events, changed_catalogs, changed_definitions, ..Level::default() };
+        self.subs.push(level);
     }
 
     /// Fails (XX000) unless a subtransaction is open.
@@ -131,9 +138,9 @@ impl Open {
         self.innermost().tokens.take_over(released.tokens);
     }
 
-    /// Whether the innermost subtransaction was the first to change the catalogs.
-    pub(super) fn sub_changed_catalogs(&self) -> bool {
-        self.changed_catalogs && self.subs.last().is_some_and(|level| !level.changed_catalogs)
+    /// Whether the innermost subtransaction was the first to change definitions.
+    pub(super) fn sub_changed_definitions(&self) -> bool {
+        self.changed_definitions && self.subs.last().is_some_and(|level| !level.changed_definitions)
     }
 
     /// The innermost subtransaction has aborted in `tx`.
@@ -141,6 +148,7 @@ impl Open {
         self.snapshots.next_statement();
         let aborted = self.pop();
         self.changed_catalogs = aborted.changed_catalogs;
+        self.changed_definitions = aborted.changed_definitions;
         if let Some(events) = aborted.events {
             self.keys.go_back(events);
         }

@@ -377,3 +377,56 @@ fn other_tables_stay_known_when_one_is_vacuumed_or_analyzed() {
     }
     engine.shutdown(ShutdownMode::Fast).expect("stop");
 }
+
+#[test]
+fn other_tables_stay_known_when_one_is_analyzed_in_a_block() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    for name in ["t", "u"] {
+        create(&mut session, name);
+        insert(&mut session, name, 0..100);
+    }
+    let mut other = engine.session().expect("session");
+    let mut known = || {
+        ["t", "u"].map(|name| {
+            let found = transaction(&mut other, |s| s.table(None, name)).expect("look");
+            found.expect("there is one")
+        })
+    };
+    let found =
+        |session: &mut Session| session.table(None, "t").expect("look").expect("there is one");
+    for end in ["commit", "rollback", "rollback to savepoint", "create table"] {
+        let [before, neighbour] = known();
+        session.begin().expect("begin");
+        session.begin_subtransaction().expect("savepoint");
+        session.start_command().expect("start");
+        let options = AnalyzeOptions::default();
+        session.analyze(&before, None, &options, &mut Vec::new()).expect("analyze");
+        session.start_command().expect("start");
+        let own = found(&mut session);
+        assert!(!Arc::ptr_eq(&before, &own), "it sees its own statistics, {end}");
+        let [unchanged, _] = known();
+        assert!(Arc::ptr_eq(&before, &unchanged), "others don't yet, {end}");
+        if end == "create table" {
+            session.create_table(None, "v", &columns()).expect("create");
+        }
+        match end {
+            "rollback" => session.abort().expect("abort"),
+            "rollback to savepoint" => {
+                session.abort_subtransaction().expect("abort the savepoint");
+                session.start_command().expect("start");
+                let shared = found(&mut session);
+                assert!(!Arc::ptr_eq(&own, &shared) && !Arc::ptr_eq(&before, &shared));
+                session.commit().expect("commit");
+            }
+            _ => {
+                session.commit_subtransaction().expect("release");
+                session.commit().expect("commit");
+            }
+        }
+        let [now, same] = known();
+        assert!(!Arc::ptr_eq(&before, &now), "its figures are new after {end}");
+        assert_eq!(Arc::ptr_eq(&neighbour, &same), end != "create table", "after {end}");
+    }
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+}
