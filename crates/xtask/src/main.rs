@@ -10,7 +10,8 @@
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`plots`]: charts of what was measured
 //! - [`watched`]: any program of tests, under watch as in [`test`](mod@test)
-//! - [`single`]: power cuts, turns with PostgreSQL 18, isolation specifications; in any number
+//! - [`single`]: power cuts, turns with PostgreSQL 18, isolation specifications,
+//!   regression tests; in any number
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
 //! - [`run`]: runs commands and prints them
@@ -73,6 +74,8 @@ enum Task {
     Turns(single::Turns),
     /// Run PostgreSQL's isolation specifications on both servers
     Isolation(single::Isolation),
+    /// Run PostgreSQL's regression tests on directories of `forebay init`, and on Forebay
+    Regress(single::Regress),
 }
 
 fn main() -> ExitCode {
@@ -99,6 +102,7 @@ fn perform(task: Task) -> Result<(), String> {
         Task::Powercut(options) => options.run(&workspace_root()),
         Task::Turns(options) => options.run(&workspace_root()),
         Task::Isolation(options) => options.run(&workspace_root()),
+        Task::Regress(options) => options.run(&workspace_root()),
         Task::Tidy(options) => tidy::run(&workspace_root(), &options),
         Task::Peers => prepare_peers(&workspace_root()),
         Task::Catalogs => catalogs::run(&workspace_root()),
@@ -110,14 +114,16 @@ fn perform(task: Task) -> Result<(), String> {
 
 fn prepare_peers(root: &Path) -> Result<(), String> {
     let peer = peers::prepare(root)?;
-    let specifications = peers::specifications(root, &peer)?;
+    let sources = peers::sources::prepare(root, &peer)?;
     println!(
         "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...\n\
-         Tests find it by: FOREBAY_PG18_RUN={} FOREBAY_PG18_ROOT={} FOREBAY_PG18_SPECS={}",
+         Tests find it by: FOREBAY_PG18_RUN={} FOREBAY_PG18_ROOT={} FOREBAY_PG18_SPECS={} \
+         FOREBAY_PG18_REGRESS={}",
         peer.runner.display(),
         peer.runner.display(),
         peer.tree.display(),
-        specifications.display()
+        sources.isolation.display(),
+        sources.regress.display()
     );
     Ok(())
 }

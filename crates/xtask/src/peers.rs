@@ -6,8 +6,9 @@
 //! into the tree and changes its root to it; the binds vanish with the process, so removing
 //! `target` is always safe.
 //!
-//! PostgreSQL's isolation specifications come from the source package of the same version, which
-//! apt downloads and verifies inside the tree, into `target/peers/isolation`.
+//! - [`sources`]: PostgreSQL's own tests, from the source package of the same version
+
+pub mod sources;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,12 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::packages::{Needed, ensure};
-use crate::run::{is_root, output, run};
+use crate::run::{is_root, run};
 
 const SUITE: &str = "unstable";
 const PACKAGES: &str = "postgresql-18,postgresql-client-18";
-/// Where the specifications lie in the source package, below its one folder.
-const SPECIFICATIONS: &str = "src/test/isolation";
 
 /// A prepared peer.
 pub struct Peer {
@@ -66,61 +65,6 @@ fn bootstrap(peer: &Peer) -> Result<(), String> {
     debootstrap.args(["--variant=minbase", &format!("--include={PACKAGES}"), SUITE]);
     debootstrap.arg(&peer.tree).arg(&mirror);
     run(&mut debootstrap)
-}
-
-/// The folder with PostgreSQL's isolation specifications (specs, expected, isolation_schedule),
-/// fetched if need be.
-///
-/// # Errors
-/// When they can't be had: no mirror that answers, or none that still has the installed version.
-pub fn specifications(root: &Path, peer: &Peer) -> Result<PathBuf, String> {
-    let folder = root.join("target/peers/isolation");
-    let version = installed_version(peer)?;
-    let complete = folder.join(format!("complete-{version}"));
-    if complete.is_file() {
-        return Ok(folder);
-    }
-    ensure(&[Needed { program: "bzip2", package: "bzip2" }])?;
-    let text = |e: std::io::Error| format!("{}: {e}", folder.display());
-    let downloads = peer.tree.join("var/cache/forebay");
-    for folder in [&folder, &downloads] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(text)?;
-        }
-        fs::create_dir_all(folder).map_err(text)?;
-    }
-    let mirror = debian_mirror()?;
-    let sources = format!("deb-src {mirror} {SUITE} main\n");
-    fs::write(peer.tree.join("etc/apt/sources.list.d/sources.list"), sources).map_err(text)?;
-    // As debootstrap, which does not ask how old the signed lists are.
-    let options = ["Acquire::Check-Valid-Until=false", "Acquire::Languages=none"];
-    let update = ["-q", "-o", options[0], "-o", options[1], "update"];
-    run(Command::new(&peer.runner).args(["root", "/usr/bin/apt-get"]).args(update))?;
-    let package = format!("postgresql-18={version}");
-    let fetch = "cd /var/cache/forebay && exec apt-get -q source --download-only \"$0\"";
-    run(Command::new(&peer.runner).args(["root", "/bin/sh", "-c", fetch, &package]))?;
-    let archive = fs::read_dir(&downloads).map_err(text)?.flatten().map(|entry| entry.path());
-    let archive = archive.into_iter().find(|path| path.to_string_lossy().contains(".orig.tar."));
-    let archive = archive.ok_or("the source package has no .orig.tar")?;
-    let mut unpack = Command::new("tar");
-    unpack.arg("-xf").arg(&archive).arg("-C").arg(&folder);
-    unpack.args(["--strip-components=4", "--wildcards"]).arg(format!("*/{SPECIFICATIONS}/*"));
-    run(&mut unpack)?;
-    fs::remove_dir_all(&downloads).map_err(text)?;
-    fs::write(&complete, "").map_err(text)?;
-    Ok(folder)
-}
-
-/// The version of the package in the tree.
-fn installed_version(peer: &Peer) -> Result<String, String> {
-    let mut query = Command::new(&peer.runner);
-    query.args(["root", "/usr/bin/dpkg-query", "-f", "${Version}", "-W", "postgresql-18"]);
-    let output = output(&mut query)?;
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if output.status.success() && !version.is_empty() {
-        return Ok(version);
-    }
-    Err(format!("dpkg-query: {}", output.status))
 }
 
 /// The mirror of Debian's main archive that this machine's own apt uses.

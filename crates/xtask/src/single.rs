@@ -1,5 +1,5 @@
 //! Single batteries of `cargo xtask test`, in any size: `cargo xtask powercut`, `turns`,
-//! `isolation`.
+//! `isolation`, `regress`.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,6 +43,14 @@ pub struct Isolation {
     only: String,
 }
 
+/// PostgreSQL's regression tests.
+#[derive(Args)]
+pub struct Regress {
+    /// Run all files on Forebay, not only those that pass; each tells how many lines differ
+    #[arg(long)]
+    all: bool,
+}
+
 impl Powercut {
     /// Runs Forebay and PostgreSQL 18 on a file system that loses what was not synced.
     ///
@@ -78,6 +86,16 @@ impl Isolation {
     }
 }
 
+impl Regress {
+    /// Runs PostgreSQL's regression tests on directories of `forebay init`, and on Forebay.
+    ///
+    /// # Errors
+    /// As [`Powercut::run`].
+    pub fn run(&self, root: &Path) -> Result<(), String> {
+        run(root, "regress::", &[("FOREBAY_REGRESS", self.all.then(|| "all".to_owned()))], 1)
+    }
+}
+
 /// Runs the tests with `only` in their name, with these variables and so many bounds of a suite.
 fn run(root: &Path, only: &str, set: &[(&str, Option<String>)], bounds: u32) -> Result<(), String> {
     let peer = peers::prepare(root)?;
@@ -85,7 +103,9 @@ fn run(root: &Path, only: &str, set: &[(&str, Option<String>)], bounds: u32) -> 
     tests.current_dir(root);
     tests.args(WORKSPACE).args(["--test", "battery", only]);
     tests.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]);
-    tests.env("FOREBAY_PG18_SPECS", peers::specifications(root, &peer)?);
+    let sources = peers::sources::prepare(root, &peer)?;
+    tests.env("FOREBAY_PG18_SPECS", &sources.isolation);
+    tests.env("FOREBAY_PG18_REGRESS", &sources.regress);
     tests.env("FOREBAY_PG18_RUN", &peer.runner).env("FOREBAY_PG18_ROOT", &peer.tree);
     for (name, value) in set {
         tests.envs(value.iter().map(|value| (name, value)));

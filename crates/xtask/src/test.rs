@@ -111,16 +111,16 @@ fn checks_and_downloads(
     let fetch = || {
         stage("PostgreSQL 18, moto", || {
             let peer = peers::prepare(root);
-            let specifications = peer.as_ref().map_err(String::clone);
-            let specifications = specifications.and_then(|peer| peers::specifications(root, peer));
-            (peer, specifications, moto::prepare(root))
+            let sources = peer.as_ref().map_err(String::clone);
+            let sources = sources.and_then(|peer| peers::sources::prepare(root, peer));
+            (peer, sources, moto::prepare(root))
         })
     };
     let check = || match options.only_tests {
         true => Ok(()),
         false => checks(root),
     };
-    let ((peer, specifications, moto), checked) = beside(fetch, check)?;
+    let ((peer, sources, moto), checked) = beside(fetch, check)?;
     checked?;
     let found = [
         (
@@ -133,8 +133,13 @@ fn checks_and_downloads(
             }),
         ),
         (
-            "PostgreSQL's isolation specifications",
-            specifications.map(|folder| vec![("FOREBAY_PG18_SPECS", folder.into_os_string())]),
+            "PostgreSQL's own tests",
+            sources.map(|sources| {
+                vec![
+                    ("FOREBAY_PG18_SPECS", sources.isolation.into_os_string()),
+                    ("FOREBAY_PG18_REGRESS", sources.regress.into_os_string()),
+                ]
+            }),
         ),
         ("moto", moto.map(|python| vec![("FOREBAY_MOTO", python.into_os_string())])),
     ];

@@ -165,21 +165,23 @@ fn answer(peer: &Peer, server: &Postgres<'_>, database: &str, sql: &str) -> Stri
 pub fn run_scripts(peer: &Peer, directory: &str) {
     for database in ["template1", "postgres"] {
         for script in ["system_functions.sql", "system_views.sql", "information_schema.sql"] {
-            run_script(peer, directory, database, script);
+            let script = format!("/usr/share/postgresql/18/{script}");
+            run_script(peer, directory, database, &script);
         }
     }
 }
 
-fn run_script(peer: &Peer, directory: &str, database: &str, name: &str) {
+/// Runs a script in single-user mode; its path is PostgreSQL's, and an empty line ends a statement.
+pub(super) fn run_script(peer: &Peer, directory: &str, database: &str, script: &str) {
     let (postgres, data) = (peer.program("postgres"), peer.inside(directory));
     let command = format!(
         "{postgres} --single -F -O -j -c search_path=pg_catalog -c exit_on_error=true \
-         -D {data} {database} < /usr/share/postgresql/18/{name} > /dev/null"
+         -D {data} {database} < {script} > /dev/null"
     );
     let output = peer.command_as("postgres", &["/bin/sh", "-c", &command]).output();
     let output = output.expect("a shell");
     let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !log.contains("ERROR"), "{name}: {log}");
+    assert!(output.status.success() && !log.contains("ERROR"), "{script}: {log}");
 }
 
 fn compare_catalogs(peer: &Peer, ours: &Postgres<'_>, theirs: &Postgres<'_>) {

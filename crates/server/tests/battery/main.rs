@@ -26,6 +26,7 @@
 //!   other
 //! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
+//! - [`regress`]: PostgreSQL's regression tests on directories of `forebay init`, and on Forebay
 //! - [`sessions`]: random sessions, with the messages of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
@@ -55,6 +56,7 @@ mod kinds;
 mod moment;
 mod pgbench;
 mod powercut;
+mod regress;
 mod scan;
 mod scans;
 mod sessions;
