@@ -87,8 +87,8 @@ pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};
 pub use forebay_storage::{
-    Merge, ReadPolicy, RunHost, RunItems, Runs, StorageError, StreamStats, TempFile, TempOptions,
-    TempReader, TempWriter,
+    Merge, PageTrace, ReadPolicy, RunHost, RunItems, Runs, StorageError, StreamStats, TempFile,
+    TempOptions, TempReader, TempWriter,
 };
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};

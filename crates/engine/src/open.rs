@@ -244,6 +244,7 @@ fn open_pool(
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
         checksums,
         huge_pages: config.huge_pages,
+        trace: config.buffer_trace.clone(),
         ..PoolConfig::default()
     };
     Ok(BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(smgr))?)

@@ -17,10 +17,10 @@ pub use cleaner::{CleanReport, Cleaner, CleanerOptions};
 pub use error::{StorageError, WalFailure, sqlstate_of};
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use pool::{
-    Backend, BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanupRequest, Latch,
-    MemoryChecksums, PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, PoolStats,
-    PoolSummary, Prefetched, READ_BACK_FILES, ReadPolicy, ReadWarning, Strategy, UsageCount,
-    WalFlush,
+    AccessKind, Backend, BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanupRequest,
+    Latch, Manner, MemoryChecksums, PageHoldGuard, PageReadGuard, PageReference, PageTrace,
+    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES,
+    ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
 };
 pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, prewarm};
 pub use runs::{Merge, RunHost, RunItems, Runs};

@@ -10,7 +10,7 @@ use forebay_catalog::{IndexCompiler, OldestIds};
 use forebay_format::FullXid;
 use forebay_format::ids::FIRST_NORMAL_XID;
 use forebay_format::multixact::{FIRST_MULTI, MemberOffset, MultiXactId};
-use forebay_storage::ReadPolicy;
+use forebay_storage::{PageTrace, ReadPolicy};
 use forebay_txn::CommitOptions;
 use forebay_wal::SegmentPolicy;
 
@@ -105,6 +105,8 @@ pub struct EngineConfig {
     /// Whether what a checkpoint relies on is read back from the disk before old WAL goes
     /// (checkpoint_verify_writes): pages of relations and pg_xact, and pg_control.
     pub verify_writes: bool,
+    /// Where to record which pages of shared buffers are used (debug_buffer_trace).
+    pub buffer_trace: Option<Arc<PageTrace>>,
     /// Whether completed WAL segments go to an archive, and are kept until it has them
     /// (archive_mode).
     pub archive_mode: ArchiveMode,
@@ -461,6 +463,7 @@ impl Default for EngineConfig {
             wal_buffers: None,
             full_page_writes: true,
             verify_writes: false,
+            buffer_trace: None,
             archive_mode: ArchiveMode::Off,
             archiving: ArchiveSettings::default(),
             archive_modules: ArchiveModules::default(),

@@ -5,6 +5,7 @@ mod checksum;
 mod io;
 mod options;
 mod pool;
+mod replacement;
 mod wal;
 
 use clap::{Args, Subcommand};
@@ -29,6 +30,8 @@ enum What {
     Io(io::IoArgs),
     /// A relation is brought into memory
     Prewarm(pool::PrewarmArgs),
+    /// Policies of page replacement, replaying traces: no I/O is done
+    Replacement(replacement::ReplacementArgs),
     /// A relation is read through the pool, and its live tuples are counted
     Scan(pool::ScanArgs),
     /// The write-ahead log: commits by several committers, insertion alone, bulk insertion
@@ -44,6 +47,7 @@ pub(super) fn run(args: &BenchArgs) -> u8 {
         What::Evict(args) => pool::evict(args),
         What::Io(args) => io::io(args),
         What::Prewarm(args) => pool::prewarm(args),
+        What::Replacement(args) => replacement::replacement(args),
         What::Scan(args) => pool::scan(args),
         What::Wal(args) => wal::wal(args),
     };

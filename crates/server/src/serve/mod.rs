@@ -27,7 +27,7 @@ use crate::wire::stream::Stream;
 use accept::Acceptor;
 use events::{Event, Events, NotOpen, Stop};
 use forebay_aio::sync::{Duration, Instant, thread};
-use forebay_engine::{Engine, EngineError, InitOptions, RecoveryStop, ShutdownMode};
+use forebay_engine::{Engine, EngineError, InitOptions, PageTrace, RecoveryStop, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sockets::{Listener, StartError};
@@ -167,11 +167,25 @@ struct Server {
     acceptor: Acceptor,
 }
 
+/// Creates the file of a trace of page references; None without a path. It is no file of the data
+/// directory, and `aio`, which is what is traced, is not open yet.
+fn buffer_trace(path: &str) -> Result<Option<Arc<PageTrace>>, String> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let created = std::fs::File::create(path);
+    let file = created.map_err(|e| format!("could not create file \"{path}\": {e}"))?;
+    Ok(Some(Arc::new(PageTrace::new(Box::new(file)))))
+}
+
 impl Server {
     fn run(&mut self, listeners: &[Listener], events: &Events) -> Result<u8, StartError> {
         let mut config = engine_config(&self.shared.settings());
         let beside_sessions = connections_at_most(config.max_connections) - config.max_connections;
         descriptors::make_room(&mut config, beside_sessions)?;
+        config.buffer_trace =
+            buffer_trace(self.shared.settings().text(key!("debug_buffer_trace")))?;
+        let trace = config.buffer_trace.clone();
         let registry = Arc::clone(&self.shared.registry);
         let timer = thread::Builder::new().name("timer".to_owned());
         let watch = timer
@@ -190,6 +204,7 @@ impl Server {
             sender.send(Event::Opened(opened));
         });
         let code = self.main_loop(listeners, events);
+        trace.inspect(|trace| trace.flush());
         self.shared.registry.stop();
         // The timer ends at once; a panic in it has been logged.
         let _ = watch.join();

@@ -346,6 +346,9 @@ pub static TABLE: &[Setting] = &[
         "Sets the display format for date and time values.").reported().checked(checks::date_style),
     setting("deadlock_timeout", Superuser, int(1, INT_MAX, Unit::Ms), "1s", "Lock Management",
         "Sets the time to wait on a lock before checking for deadlock."),
+    setting("debug_buffer_trace", Postmaster, Text, "", DEVELOPER,
+        "Records which pages of shared buffers are used in this file, for \"forebay bench \
+         replacement\".").checked(checks::absolute_path),
     setting("default_statistics_target", User, int(1, 10_000, Unit::None), "100",
         "Query Tuning / Other Planner Options", "Sets the default statistics target."),
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,

@@ -305,3 +305,36 @@ fn bad_options_of_pool_benches_are_refused() {
     }
     assert_empty(dir.path());
 }
+
+#[test]
+fn replacement_replays_what_a_server_recorded() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("init.trace");
+    let setting = format!("debug_buffer_trace={}", trace.display());
+    let server = super::harness::Server::with(&[&setting]);
+    assert_eq!(server.value("SELECT 1"), "1");
+    server.stop();
+    let path = trace.to_str().expect("text");
+    let report = json(&["replacement", path, "--buffers", "256", "--percents", "20", "--json"]);
+    assert_eq!(fields(&report), ["bench", "results", "version"]);
+    let results = report["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 17);
+    let names = ["buffers", "outcomes", "pages", "references", "trace"];
+    assert_eq!(fields(&results[16]), names);
+    assert_eq!(results[16]["trace"], "init");
+    for case in results {
+        let outcomes = case["outcomes"].as_array().expect("a list");
+        assert_eq!(outcomes.len(), 10);
+        for outcome in outcomes {
+            assert!(outcome["below_optimum"].as_f64().expect("a number") >= 0.0, "{case}");
+        }
+    }
+    for (arguments, reason) in [
+        (&["replacement", "--buffers", "0"][..], "there is no trace to replay"),
+        (&["replacement", "--policies", "MRU"], "there is no policy \"MRU\""),
+        (&["replacement", "/dev/null"], "is not a usable trace"),
+    ] {
+        let (code, _, errors) = run(arguments);
+        assert!(code == 1 && errors.contains(reason), "{errors}");
+    }
+}

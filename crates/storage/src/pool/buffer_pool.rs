@@ -27,6 +27,8 @@ pub struct BufferPool {
     pub(crate) aio: Arc<Aio>,
     pub(crate) smgr: Arc<Smgr>,
     pub(crate) config: PoolConfig,
+    /// Whether it is temporary or traced, so that accesses are not what their callers ask for.
+    pub(super) special: bool,
     pub(super) table: PageTable,
     /// The position of the clock's hand. It is never reset.
     pub(crate) hand: CacheLine<AtomicU64>,
@@ -88,6 +90,7 @@ impl BufferPool {
                 warnings: None,
             }),
             on_write: Arc::new(WriteCompletion(Arc::clone(&core))),
+            special: temporary || config.trace.is_some(),
             core,
             aio,
             smgr,

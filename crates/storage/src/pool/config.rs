@@ -1,6 +1,8 @@
 //! The configuration of a pool.
 
+use super::trace::PageTrace;
 use forebay_aio::HugePages;
+use std::sync::Arc;
 
 /// How a pool is made.
 #[derive(Debug, Clone)]
@@ -15,6 +17,8 @@ pub struct PoolConfig {
     pub huge_pages: HugePages,
     /// Writes in flight at once during a checkpoint.
     pub write_depth: usize,
+    /// Where to record which pages are pinned.
+    pub trace: Option<Arc<PageTrace>>,
 }
 
 impl Default for PoolConfig {
@@ -25,6 +29,7 @@ impl Default for PoolConfig {
             checksums: true,
             huge_pages: HugePages::Try,
             write_depth: 16,
+            trace: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::desc::{IO_ERROR, READING, VALID};
 use super::guard::Pinned;
 use super::strategy::{Ring, Strategy};
 use super::table;
+use super::trace_format::Manner;
 use crate::error::StorageError;
 use crate::smgr::{RelFork, Turn};
 use forebay_aio::{self as aio, Errno, IoOp};
@@ -55,6 +56,9 @@ impl BufferPool {
                 leader.answer(answers)?
             }
         };
+        for &buf in &pages {
+            self.trace(backend, self.desc(buf).tag(), strategy, Manner::Extend, false);
+        }
         Ok(pages.into_iter().map(|buf| Pinned::new(grant.take(), buf)).collect())
     }
 
@@ -222,6 +226,7 @@ impl BufferPool {
         tag: PageTag,
     ) -> Result<Pinned, StorageError> {
         self.make_room_for(backend, &tag)?;
+        self.admit(backend, &tag, Strategy::Normal);
         let permit = self.pin_permit(backend);
         let pinned =
             self.pin_block(&mut backend.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;

@@ -8,6 +8,7 @@
 //! | `readback` | making writes durable, and reading them back |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
 //! | `extend` | new pages at a relation's end; pages that recovery makes from nothing |
+//! | `traced` | what a traced pool records |
 //! | `prefetch` | [`Prefetched`]: reading pages ahead without keeping a pin |
 //! | `read` | pinning pages, and starting and awaiting their reads |
 //! | `victim` | the search for a buffer for a new page: rings and the clock sweep |
@@ -22,6 +23,8 @@
 //! | `core` | what completions and pins need of the pool |
 //! | `backend` | [`Backend`]: a thread's context, passed down as `&mut` |
 //! | `config` | [`PoolConfig`] |
+//! | `trace` | [`PageTrace`]: recording which pages are pinned, for developers |
+//! | `trace_format` | [`TraceReader`], [`PageReference`]: a trace in a file |
 //! | `wal_flush` | [`WalFlush`]: the write-ahead log, as far as the pool needs it |
 //! | `damage` | [`ReadPolicy`], [`ReadWarning`]: damaged pages, and their number |
 //! | `counters` | [`PoolStats`]: buffer replacement in numbers |
@@ -60,6 +63,9 @@ mod readback;
 mod run;
 mod strategy;
 mod table;
+mod trace;
+mod trace_format;
+mod traced;
 mod victim;
 mod victim_writes;
 mod wal_flush;
@@ -75,6 +81,8 @@ pub use inspect::{BufferInfo, BufferPage, MemoryChecksums, PoolSummary, UsageCou
 pub use prefetch::Prefetched;
 pub use readback::READ_BACK_FILES;
 pub use strategy::Strategy;
+pub use trace::PageTrace;
+pub use trace_format::{AccessKind, Manner, PageReference, TraceReader};
 pub use wal_flush::WalFlush;
 
 pub(crate) use cleaner_wakeup::NEVER;

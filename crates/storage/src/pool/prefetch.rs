@@ -10,6 +10,7 @@ use super::buffer_pool::BufferPool;
 use super::guard::Pinned;
 use super::read::SlotState;
 use super::strategy::Strategy;
+use super::trace_format::Manner;
 use crate::error::StorageError;
 use forebay_aio::WaitRef;
 use forebay_format::PageTag;
@@ -43,6 +44,7 @@ impl BufferPool {
         let started = self.start_read(backend, tag, 1, strategy, &mut ring, &mut slots, false);
         backend.put_ring(strategy, ring);
         started?;
+        self.trace_slots(backend, tag, &slots, strategy, Manner::Prefetch);
         let Some(slot) = slots.pop_front() else { return Ok(Prefetched::NoBuffer) };
         drop(Pinned::new(permit, slot.buf));
         Ok(match slot.state {

@@ -15,6 +15,7 @@ use super::desc::{BadPages, Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::guard::Pinned;
 use super::strategy::{Ring, Strategy};
 use super::table;
+use super::trace_format::Manner;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoOp, SharedCompletion, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
@@ -57,7 +58,7 @@ impl BufferPool {
         tag: PageTag,
         strategy: Strategy,
     ) -> Result<Pinned, StorageError> {
-        let strategy = self.effective(strategy);
+        let strategy = self.admit(backend, &tag, strategy);
         let permit = self.pin_permit(backend);
         let hash = table::hash_tag(&tag);
         let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
@@ -106,7 +107,11 @@ impl BufferPool {
             started =
                 self.start_read(backend, tag, count, strategy, &mut ring, &mut slots, may_wait);
             match started {
-                Ok(got) if got > 0 => at += got,
+                Ok(got) if got > 0 => {
+                    let pinned = slots.iter().rev().take(got as usize).rev();
+                    self.trace_slots(backend, tag, pinned, strategy, Manner::Stream);
+                    at += got;
+                }
                 _ => break,
             }
         }

@@ -19,7 +19,7 @@
 use super::distance::Distance;
 use super::source::BlockSource;
 use crate::error::StorageError;
-use crate::pool::{Backend, BufferPool, Pinned, Ring, Slot, SlotState, Strategy};
+use crate::pool::{Backend, BufferPool, Manner, Pinned, Ring, Slot, SlotState, Strategy};
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use std::collections::VecDeque;
@@ -320,6 +320,7 @@ impl<S: BlockSource> ReadStream<S> {
             return None;
         }
         backend.io.count(self.pool.object(), self.strategy.context(), IoOp::Hit, 1);
+        self.pool.trace(backend, tag, self.strategy, Manner::Stream, true);
         Some(buf)
     }
 
@@ -494,6 +495,8 @@ impl<S: BlockSource> ReadStream<S> {
                 return Err(error);
             }
         };
+        let pinned = self.slots.range(base..);
+        self.pool.trace_slots(backend, tag, pinned, self.strategy, Manner::Stream);
         self.pending = (first + got, n - got);
         self.took(base);
         Ok(got > 0)

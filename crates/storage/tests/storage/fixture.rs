@@ -15,7 +15,7 @@ use forebay_format::{
     BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum,
 };
 use forebay_storage::{
-    Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
+    Backend, BlockSource, BufferPool, PageTrace, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
     StorageError, Strategy, StreamFlags, StreamSettings,
 };
 use forebay_testkit::io::each_way;
@@ -142,6 +142,14 @@ impl Fixture {
         (smgr, pool)
     }
 
+    /// The same directory and I/O layer with nothing in memory, and a trace into `sink`.
+    pub fn traced(&self, sink: Box<dyn std::io::Write + Send>) -> Arc<BufferPool> {
+        let trace = Some(Arc::new(PageTrace::new(sink)));
+        let config = PoolConfig { trace, ..pool_config(self.spec) };
+        let smgr = smgr(&self.aio, self.dir(), self.spec);
+        BufferPool::new(config, Arc::clone(&self.aio), smgr).unwrap()
+    }
+
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -225,13 +233,16 @@ fn smgr(aio: &Arc<Aio>, dir: &Path, spec: Spec) -> Arc<Smgr> {
 }
 
 fn pool(aio: &Arc<Aio>, smgr: &Arc<Smgr>, spec: Spec) -> Arc<BufferPool> {
-    let config = PoolConfig {
+    BufferPool::new(pool_config(spec), Arc::clone(aio), Arc::clone(smgr)).unwrap()
+}
+
+fn pool_config(spec: Spec) -> PoolConfig {
+    PoolConfig {
         buffers: spec.buffers,
         combine_limit: spec.combine,
         huge_pages: HugePages::Off,
         ..PoolConfig::default()
-    };
-    BufferPool::new(config, Arc::clone(aio), Arc::clone(smgr)).unwrap()
+    }
 }
 
 /// A stream over blocks of [`REL`] that looks ahead in full from the start: `reads` reads at once,

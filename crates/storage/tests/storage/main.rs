@@ -25,6 +25,7 @@ mod small_pools;
 mod streams;
 mod temp_relations;
 mod tempfile;
+mod trace;
 mod transfers;
 mod wal;
 mod write_faults;
