@@ -13,14 +13,12 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 2_500;
+pub const SEEDS: u64 = 2_000;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
-const PARTS: [(&str, u64); 17] = [
-    // Seeds of four lives in which rows change: more lives than the others have.
-    ("FOREBAY_SIM_ROWS", 1),
-    // The same of a table with indexes.
+const PARTS: [(&str, u64); 15] = [
+    // Seeds of four lives in which rows of a table with indexes change.
     ("FOREBAY_SIM_INDEXED_ROWS", 8),
     // Lives of trees, crashed at their calls.
     ("FOREBAY_SIM_TREES", 2_000),
@@ -29,7 +27,7 @@ const PARTS: [(&str, u64); 17] = [
     ("FOREBAY_SIM_REWRITES", 1_000),
     // Lives of DDL in SQL, and recoveries of such, crashed at some of their calls.
     ("FOREBAY_SIM_DDL", 125),
-    // Workloads crashed at every call: 12 for 2,500 lives.
+    // Workloads crashed at every call: 10 for 2,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
@@ -47,8 +45,6 @@ const PARTS: [(&str, u64); 17] = [
     ("FOREBAY_SIM_ARCHIVED", 150),
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
-    // Seeds for each planted bug.
-    ("FOREBAY_SIM_BUG_SEEDS", 1),
 ];
 
 /// The battery, and the planted bugs.
@@ -62,11 +58,16 @@ impl Battery {
     /// With `seeds` random lives, from seed `first` on, and the other parts in proportion.
     pub fn new(seeds: u64, first: u64) -> Battery {
         let own = [("FOREBAY_SIM_SEED", first), ("FOREBAY_SIM_RUNS", seeds)];
+        let more = (seeds * 5 / 4).max(1);
         let shared = [
             ("FOREBAY_SIM_SUBSETS", 8),
             ("FOREBAY_SIM_STRIDE", 1),
             ("FOREBAY_SIM_ARCHIVE_STRIDE", 5),
             ("FOREBAY_SIM_BYTES", 1),
+            // Seeds of four lives in which rows change, 10,000 lives in a usual run; and seeds for
+            // each planted bug.
+            ("FOREBAY_SIM_ROWS", more),
+            ("FOREBAY_SIM_BUG_SEEDS", more),
         ];
         let parts = PARTS.map(|(name, per)| (name, (seeds / per).max(1)));
         let shared = shared.into_iter().chain(parts);

@@ -2,9 +2,10 @@
 //!
 //! PostgreSQL completes such a directory by its own scripts, as initdb does, and runs all files of
 //! its schedule. Files that may differ are listed with their reasons in
-//! `tests/regress/differing.txt`. Then Forebay recovers what an immediate stop leaves of it: it
-//! counts the rows of all relations as PostgreSQL does or refuses by name, and makes tables of its
-//! own. PostgreSQL gets the directory back and finds their rows.
+//! `tests/regress/differing.txt`. Then Forebay serves what an immediate stop leaves of it, and what
+//! a clean one does: it counts the rows of all relations as PostgreSQL does or refuses by name, and
+//! makes tables of its own. PostgreSQL gets the directory back, finds their rows and all others,
+//! dumps the same definitions, and pg_amcheck finds no damage.
 //!
 //! The files in `tests/regress/passing.txt` pass on Forebay itself.
 //!
@@ -19,9 +20,10 @@ mod files;
 mod handover;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Instant;
 
-use forebay_testkit::peer::Peer;
+use forebay_testkit::peer::{Peer, Postgres};
 
 use super::forebay::Forebay;
 use cluster::DATA;
@@ -60,19 +62,48 @@ fn postgresqls_regression_tests_run_on_a_directory_of_forebay_init() {
     let test = "postgresqls_regression_tests_run_on_a_directory_of_forebay_init";
     let (Some(suite), Some(peer)) = (Suite::find(test), Peer::find(test)) else { return };
     let begun = Instant::now();
-    cluster::prepare(&peer);
-    let sockets = &peer.inside("");
-    let server = cluster::start(&peer);
-    let ran = suite.run_all(Server { sockets, port: server.port });
+    let (mut server, first) = run_on_postgresql(&suite, &peer);
+    if !first.is_empty() {
+        // Some of PostgreSQL's files depend on timing. What our directory makes differ does so
+        // each time.
+        println!("battery: regress: once more, for {}", first.join("\n"));
+        drop(server);
+        fs::remove_dir_all(peer.outside(DATA)).expect("the directory is removed");
+        let again;
+        (server, again) = run_on_postgresql(&suite, &peer);
+        let twice = again.iter().filter(|wrong| first.iter().any(|w| name(w) == name(wrong)));
+        let twice: Vec<&str> = twice.map(String::as_str).collect();
+        assert!(twice.is_empty(), "{}", twice.join("\n"));
+    }
+    let left = Left::find(&peer, &server);
+    server.crash();
+    let crashed = peer.outside("crashed");
+    fs::rename(peer.outside(DATA), &crashed).expect("nobody serves it");
+    for stop in ["immediate", "clean"] {
+        peer.adopt(&crashed, DATA);
+        if stop == "clean" {
+            drop(cluster::start(&peer));
+        }
+        left.hand_over(&peer, stop);
+        fs::remove_dir_all(peer.outside(DATA)).expect("nobody serves it");
+    }
+    println!("battery: regress: in all {:.0} s", begun.elapsed().as_secs_f32());
+}
+
+/// The file of which something is wrong.
+fn name(wrong: &str) -> &str {
+    wrong.split([':', ' ']).next().unwrap_or_default()
+}
+
+/// Makes a directory, and runs all files on PostgreSQL. Returns what is wrong, too.
+fn run_on_postgresql<'p>(suite: &Suite, peer: &'p Peer) -> (Postgres<'p>, Vec<String>) {
+    let begun = Instant::now();
+    cluster::prepare(peer);
+    let server = cluster::start(peer);
+    let ran = suite.run_all(Server { sockets: &peer.inside(""), port: server.port });
     let seconds = begun.elapsed().as_secs_f32();
     println!("battery: regress: {} files on PostgreSQL; {seconds:.0} s", ran.len());
-    let wrong = judge(&ran);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-
-    let left = Left::find(&server);
-    server.crash();
-    left.hand_over(&peer);
-    println!("battery: regress: in all {:.0} s", begun.elapsed().as_secs_f32());
+    (server, judge(&ran))
 }
 
 #[test]

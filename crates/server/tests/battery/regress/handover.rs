@@ -53,6 +53,7 @@ struct Relation {
 /// What the tests have left.
 pub struct Left {
     databases: BTreeMap<String, Vec<Relation>>,
+    dump: String,
 }
 
 fn connect(port: u16, database: &str) -> Client {
@@ -77,9 +78,24 @@ fn names(client: &mut Client, sql: &str) -> Vec<String> {
     rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
 }
 
+/// Runs a program of PostgreSQL on a server.
+fn run_on(peer: &Peer, port: u16, program: &str, arguments: &[&str]) -> String {
+    let port = port.to_string();
+    let whom = ["-h", "127.0.0.1", "-U", "postgres", "-p", &port];
+    peer.run(program, &[&whom[..], arguments].concat())
+}
+
+/// All definitions but Forebay's own.
+fn dump(peer: &Peer, port: u16) -> String {
+    let key = "--restrict-key=regress";
+    let database = ["--schema-only", key, "--exclude-schema=forebay", "regression"];
+    run_on(peer, port, "pg_dump", &database)
+        + &run_on(peer, port, "pg_dumpall", &["--globals-only", key])
+}
+
 impl Left {
     /// Notes what there is.
-    pub fn find(server: &Postgres<'_>) -> Left {
+    pub fn find(peer: &Peer, server: &Postgres<'_>) -> Left {
         // The catalogs' rows are counted too, so nobody may analyze tables from here on.
         server.query("ALTER SYSTEM SET autovacuum = off");
         server.query("SELECT pg_reload_conf()");
@@ -92,6 +108,8 @@ impl Left {
         for trigger in names(&mut client, triggers) {
             client.query(&format!("DROP EVENT TRIGGER {trigger}")).expect("it is there");
         }
+        // It makes its extension first: that adds rows.
+        run_on(peer, server.port, "pg_amcheck", &["--all", "--install-missing"]);
         let mut client = connect(server.port, "postgres");
         let databases = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1";
         let databases = names(&mut client, databases);
@@ -108,26 +126,36 @@ impl Left {
             let relations = relations.collect();
             (database, relations)
         });
-        Left { databases: databases.collect() }
+        Left { databases: databases.collect(), dump: dump(peer, server.port) }
     }
 
-    /// Lets Forebay serve the directory after a crash of PostgreSQL, and PostgreSQL again.
-    pub fn hand_over(&self, peer: &Peer) {
+    /// Lets Forebay serve the directory after such a stop of PostgreSQL, and PostgreSQL again.
+    pub fn hand_over(&self, peer: &Peer, stop: &str) {
         peer.take_back();
         let forebay = Forebay::start(&peer.outside(DATA), &[]);
         let wrong = self.compare(forebay.port);
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(wrong.is_empty(), "Forebay after {stop} stop:\n{}", wrong.join("\n"));
         let mut client = connect(forebay.port, "regression");
         for sql in WORK {
             client.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
         let worked = client.query(WORKED).expect("its own rows");
         drop(client);
-        forebay.kill();
+        if stop == "clean" {
+            forebay.stop();
+        } else {
+            forebay.kill();
+        }
         peer.give_to_postgres();
         let server = cluster::start(peer);
         let mut client = connect(server.port, "regression");
-        assert_eq!(client.query(WORKED).expect("Forebay's rows"), worked);
+        assert_eq!(client.query(WORKED).expect("Forebay's rows"), worked, "after {stop} stop");
+        let wrong = self.compare_again(server.port);
+        assert!(wrong.is_empty(), "PostgreSQL after {stop} stop:\n{}", wrong.join("\n"));
+        run_on(peer, server.port, "pg_amcheck", &["--all", "--heapallindexed"]);
+        let found = dump(peer, server.port);
+        let differ = found.lines().zip(self.dump.lines()).find(|(found, left)| found != left);
+        assert!(found == self.dump, "after {stop} stop, the dumps differ: {differ:?}");
     }
 
     /// What Forebay does not count as PostgreSQL did, and does not refuse by name.
@@ -150,6 +178,24 @@ impl Left {
             }
         }
         println!("battery: regress: {same} relations counted, refused by kind: {refused:?}");
+        wrong
+    }
+
+    /// What PostgreSQL does not count as before. Forebay has added rows to the catalogs.
+    fn compare_again(&self, port: u16) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (database, relations) in &self.databases {
+            let mut client = connect(port, database);
+            // Some views are over catalogs, too.
+            let kept = |r: &&Relation| r.kind != "v" && !r.name.starts_with("pg_catalog.");
+            let kept = relations.iter().filter(kept);
+            for relation in kept {
+                let (found, left) = (count(&mut client, &relation.name), relation.after_crash());
+                if found != left {
+                    wrong.push(format!("{database} {}: {found:?}, {left:?}", relation.name));
+                }
+            }
+        }
         wrong
     }
 }
