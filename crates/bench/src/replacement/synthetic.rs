@@ -20,15 +20,16 @@ pub(super) fn traces(buffers: usize) -> Vec<Trace> {
     let mut all: Vec<Trace> = LOOPS.iter().map(|&quarters| loops(pool, quarters)).collect();
     all.push(look_ups(pool));
     all.push(look_ups_and_loop(pool));
-    for (name, access, per_turn) in [
-        ("hot half, a loop of 2 pools", AccessKind::BulkRead, (4, 1)),
-        ("hot half, a fast loop of 2", AccessKind::BulkRead, (1, 4)),
-        ("hot half, one scan", AccessKind::BulkRead, (1, 1)),
-        ("hot half, a fast scan", AccessKind::BulkRead, (1, 4)),
-        ("hot half, vacuum", AccessKind::Vacuum, (1, 1)),
-        ("hot half, COPY", AccessKind::BulkWrite, (1, 1)),
+    let (looped, once) = (2 * pool, u32::MAX);
+    for (name, access, bulk_pages, per_turn) in [
+        ("hot half, a loop of 2 pools", AccessKind::BulkRead, looped, (4, 1)),
+        ("hot half, a fast loop of 2", AccessKind::BulkRead, looped, (1, 4)),
+        ("hot half, one scan", AccessKind::BulkRead, once, (1, 1)),
+        ("hot half, a fast scan", AccessKind::BulkRead, once, (1, 4)),
+        ("hot half, vacuum", AccessKind::Vacuum, once, (1, 1)),
+        ("hot half, COPY", AccessKind::BulkWrite, once, (1, 1)),
     ] {
-        all.push(hot_set(pool, name, access, per_turn));
+        all.push(hot_set(pool, name, access, bulk_pages, per_turn));
     }
     all.push(moving(pool));
     all.push(next_table(pool));
@@ -126,20 +127,25 @@ fn look_ups_and_loop(pool: u32) -> Trace {
 }
 
 /// Half a pool of pages that are used at random, warmed up, and then bulk work beside them. A turn
-/// has so many references of each kind. Only a "loop" comes again to its pages.
-fn hot_set(pool: u32, name: &str, access: AccessKind, (hot, bulk): (u32, u32)) -> Trace {
+/// has so many references of each kind. The bulk work begins again after `bulk_pages` pages.
+fn hot_set(
+    pool: u32,
+    name: &str,
+    access: AccessKind,
+    bulk_pages: u32,
+    (hot, bulk): (u32, u32),
+) -> Trace {
     let (mut made, mut noise) = (Maker::default(), Noise::new(11));
     let mut next = || (noise.next() % u64::from(pool / 2)) as u32;
     for _ in 0..8 * pool {
         made.normal(next());
     }
     made.count_from_here();
-    let again = if name.contains("loop") { 2 * pool } else { u32::MAX };
     let mut at = 0;
     for _ in 0..8 * pool {
         (0..hot).for_each(|_| made.normal(next()));
         for _ in 0..bulk {
-            made.bulk(pool / 2 + at % again, access);
+            made.bulk(pool / 2 + at % bulk_pages, access);
             at += 1;
         }
     }

@@ -32,6 +32,7 @@ use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sockets::{Listener, StartError};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -167,13 +168,14 @@ struct Server {
     acceptor: Acceptor,
 }
 
-/// Creates the file of a trace of page references; None without a path. It is no file of the data
-/// directory, and `aio`, which is what is traced, is not open yet.
+/// Creates the file of a trace of page references; None without a path. An existing file is never
+/// overwritten. It is no file of the data directory, and `aio`, below which the traced pool reads,
+/// is not open yet.
 fn buffer_trace(path: &str) -> Result<Option<Arc<PageTrace>>, String> {
     if path.is_empty() {
         return Ok(None);
     }
-    let created = std::fs::File::create(path);
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file = created.map_err(|e| format!("could not create file \"{path}\": {e}"))?;
     Ok(Some(Arc::new(PageTrace::new(Box::new(file)))))
 }

@@ -347,7 +347,7 @@ pub static TABLE: &[Setting] = &[
     setting("deadlock_timeout", Superuser, int(1, INT_MAX, Unit::Ms), "1s", "Lock Management",
         "Sets the time to wait on a lock before checking for deadlock."),
     setting("debug_buffer_trace", Postmaster, Text, "", DEVELOPER,
-        "Records which pages of shared buffers are used in this file, for \"forebay bench \
+        "Records which pages of shared buffers are used in this new file, for \"forebay bench \
          replacement\".").checked(checks::absolute_path),
     setting("default_statistics_target", User, int(1, 10_000, Unit::None), "100",
         "Query Tuning / Other Planner Options", "Sets the default statistics target."),

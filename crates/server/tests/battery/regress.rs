@@ -40,7 +40,7 @@ fn lines(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// What is wrong with the runs of files, by the list of those that differ.
+/// Compares the runs of files with the list of those that differ. Returns what is wrong.
 fn judge(ran: &[Ran]) -> Vec<String> {
     let reason = |line| str::split_once(line, ": ").expect("NAME: REASON");
     let mut listed: BTreeMap<&str, &str> = lines(DIFFERING).map(reason).collect();
@@ -57,7 +57,7 @@ fn judge(ran: &[Ran]) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "minutes long; run by cargo xtask test"]
+#[ignore = "a minute long; run by cargo xtask test"]
 fn postgresqls_regression_tests_run_on_a_directory_of_forebay_init() {
     let test = "postgresqls_regression_tests_run_on_a_directory_of_forebay_init";
     let (Some(suite), Some(peer)) = (Suite::find(test), Peer::find(test)) else { return };

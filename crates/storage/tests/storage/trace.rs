@@ -33,7 +33,7 @@ impl Write for Sink {
     }
 }
 
-/// What is recorded, without the backend.
+/// The recorded references, without their backends.
 fn seen(sink: &Sink) -> Vec<(u32, AccessKind, Manner, bool)> {
     let references = sink.references();
     let seen = |r: &PageReference| {

@@ -1,5 +1,5 @@
 //! S3-FIFO (Yang et al., SOSP 2023): new pages go through a small queue of a tenth of the pool.
-//! Those that were hit there go on to the main queue, the others leave, and a ghost queue keeps
+//! Pages that were hit there go on to the main queue. The others leave, and a ghost queue keeps
 //! their names. A page whose name it still has goes to the main queue at once. The main queue gives
 //! pages that were hit another turn.
 

@@ -201,7 +201,7 @@ impl Left {
 }
 
 impl Relation {
-    /// What is left after the crash: nothing of unlogged relations, but the row of a sequence.
+    /// The count after the crash: unlogged relations are empty, but a sequence keeps its row.
     fn after_crash(&self) -> Result<String, String> {
         if self.unlogged && self.kind != "S" { Ok("0".to_owned()) } else { self.count.clone() }
     }
