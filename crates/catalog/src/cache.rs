@@ -1,42 +1,43 @@
-//! Tables found in the catalogs, for all sessions, and names that are no table's: every unqualified
-//! name is first looked for in pg_catalog.
+//! What is known of the relations of a database, for all sessions: tables and sequences, names that
+//! are no relation's (every unqualified name is first looked for in pg_catalog), and schemas.
 //!
 //! The cache holds only what is committed. A transaction that has changed the catalogs looks past
-//! it until it ends. While such a transaction ends, nobody reads or fills the cache. So a session
-//! that gets a table's lock from that transaction looks the table up again, and finds the new
-//! state.
-//!
-//! Each session remembers the tables of the names it has used ([`KnownTables`]). They are valid as
-//! long as the version has not moved, which an atomic tells without a lock.
+//! it until it ends. Its commit takes away what its invalidation messages name, and leaves the
+//! rest; a transaction that aborts has changed nothing here. While a commit ends, nobody fills the
+//! cache. So a session that gets a table's lock from that transaction looks the table up again,
+//! and finds the new state.
 //!
 //! ```text
-//! reader:       version v ── snapshot ── look up ── put(v): refused if the version has moved on
-//! DDL's commit: Change begins: v+1, empty, closed ── visible ── Change ends: v+2, empty, open
+//! reader: version v ── snapshot ── look up ── put(v): refused if the version has moved on
+//! commit: Change begins: v+1, entries gone, closed ── visible ── Change ends: v+2, open
 //! ```
+//!
+//! Each session has a memory of its own in front of it ([`crate::KnownTables`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_format::syscache as number;
+use forebay_format::wal::invalidation::Invalidation;
 use forebay_types::Oid;
-use smallvec::SmallVec;
 
+use crate::cached_relations::CachedRelations;
+use crate::sequences::SequenceInfo;
 use crate::table::Table;
 
 #[derive(Debug, Default)]
 struct State {
     /// Number of transactions that changed the catalogs and are ending.
     closing: u32,
-    /// By namespace and name. None: there is no such table.
-    tables: HashMap<Oid, HashMap<String, Option<Arc<Table>>>>,
-    /// Number of names that are no table's.
-    absent: usize,
-    namespaces: HashMap<String, Oid>,
+    relations: CachedRelations,
+    /// By name. None: there is no such schema.
+    namespaces: HashMap<String, Option<Oid>>,
 }
 
-/// Most names kept that are no table's. A client can ask for any number of names.
-const MOST_ABSENT: usize = 1024;
+/// Most schemas kept, with names that are no schema's.
+const MOST_NAMESPACES: usize = 1024;
 
 /// The cache.
 #[derive(Debug, Default)]
@@ -44,42 +45,6 @@ pub struct CatalogCache {
     state: RwLock<State>,
     /// Changed under the lock, at the beginning and the end of each change.
     version: AtomicU64,
-}
-
-/// Most names that a session keeps.
-const MOST_KNOWN: usize = 1024;
-
-/// The tables of one name, by the schema as written. Several are rare.
-type Named = SmallVec<[(Option<String>, Arc<Table>); 1]>;
-
-/// The tables of the names that a session has used, as its search path resolved them.
-#[derive(Debug, Default)]
-pub struct KnownTables {
-    version: u64,
-    tables: HashMap<String, Named>,
-}
-
-impl KnownTables {
-    /// The table of a name, if it was found at this version.
-    pub fn get(&self, version: u64, schema: Option<&str>, name: &str) -> Option<&Arc<Table>> {
-        let named = self.tables.get(name).filter(|_| self.version == version)?;
-        named.iter().find(|(known, _)| known.as_deref() == schema).map(|(_, table)| table)
-    }
-
-    /// Forgets all of them: names without a schema mean something else now.
-    pub fn clear(&mut self) {
-        self.tables.clear();
-    }
-
-    /// Adds a table that was found at this version.
-    pub fn put(&mut self, version: u64, schema: Option<&str>, name: &str, table: &Arc<Table>) {
-        if self.version != version || self.tables.len() >= MOST_KNOWN {
-            self.tables.clear();
-            self.version = version;
-        }
-        let named = self.tables.entry(name.to_owned()).or_default();
-        named.push((schema.map(str::to_owned), Arc::clone(table)));
-    }
 }
 
 /// A transaction that changed the catalogs is ending.
@@ -103,71 +68,67 @@ impl CatalogCache {
 
     /// A table by its name. Some(None) if the cache knows that there is none.
     pub fn table(&self, namespace: Oid, name: &str) -> Option<Option<Arc<Table>>> {
-        let state = self.state.read();
-        if state.closing != 0 {
-            return None;
-        }
-        state.tables.get(&namespace)?.get(name).cloned()
+        self.state.read().relations.named(namespace, name)
     }
 
-    /// A namespace by its name.
-    pub fn namespace(&self, name: &str) -> Option<Oid> {
+    /// A table by its OID.
+    pub fn table_by_oid(&self, oid: Oid) -> Option<Arc<Table>> {
+        self.state.read().relations.table(oid)
+    }
+
+    /// A sequence by its OID.
+    pub fn sequence(&self, oid: Oid) -> Option<Arc<SequenceInfo>> {
+        self.state.read().relations.sequence(oid)
+    }
+
+    /// A namespace by its name. Some(None) if the cache knows that there is none.
+    pub fn namespace(&self, name: &str) -> Option<Option<Oid>> {
         self.state.read().namespaces.get(name).copied()
     }
 
     /// Adds a table that was found after `version` was read.
     pub fn put(&self, version: Option<u64>, table: &Arc<Table>) {
-        let mut state = self.state.write();
-        if state.closing == 0 && version == Some(self.moved()) {
-            state
-                .tables
-                .entry(table.namespace)
-                .or_default()
-                .insert(table.name.clone(), Some(Arc::clone(table)));
-        }
+        self.fill(version, |state| state.relations.put(table));
+    }
+
+    /// Adds a sequence that was found after `version` was read.
+    pub fn put_sequence(&self, version: Option<u64>, sequence: &Arc<SequenceInfo>) {
+        self.fill(version, |state| state.relations.put_sequence(sequence));
     }
 
     /// Adds a name that was found to be no table's after `version` was read.
     pub fn put_absent(&self, version: Option<u64>, namespace: Oid, name: &str) {
-        let mut state = self.state.write();
-        if state.closing == 0 && version == Some(self.moved()) && state.absent < MOST_ABSENT {
-            let before = state.tables.entry(namespace).or_default().insert(name.to_owned(), None);
-            state.absent += usize::from(before.is_none());
-        }
+        self.fill(version, |state| state.relations.put_absent(namespace, name));
     }
 
-    /// Adds a namespace that was found after `version` was read.
-    pub fn put_namespace(&self, version: Option<u64>, name: &str, oid: Oid) {
+    /// Adds a namespace that was found after `version` was read, or that there is none.
+    pub fn put_namespace(&self, version: Option<u64>, name: &str, oid: Option<Oid>) {
+        self.fill(version, |state| {
+            if state.namespaces.len() < MOST_NAMESPACES {
+                state.namespaces.insert(name.to_owned(), oid);
+            }
+        });
+    }
+
+    fn fill(&self, version: Option<u64>, add: impl FnOnce(&mut State)) {
         let mut state = self.state.write();
         if state.closing == 0 && version == Some(self.moved()) {
-            state.namespaces.insert(name.to_owned(), oid);
+            add(&mut state);
         }
     }
 
-    /// Called at the end of a transaction that changed the catalogs. The guard is dropped when
-    /// everyone sees the change, before the transaction's locks are released.
-    pub fn change(&self) -> Change<'_> {
+    /// Called at the commit of a transaction, with what it makes out of date, and at a change in
+    /// place. The guard is dropped when everyone sees the change, before the transaction's locks are
+    /// released. None: nothing that is known here.
+    pub fn change(&self, messages: &[Invalidation]) -> Option<Change<'_>> {
+        if messages.iter().all(is_harmless) {
+            return None;
+        }
         let mut state = self.state.write();
         state.closing += 1;
-        self.forget(&mut state);
-        Change { cache: self }
-    }
-
-    /// Called when everyone sees new figures or statistics of a table, and nothing else of the
-    /// catalogs has changed. Sessions look up their tables again, and find the others here.
-    pub fn forget_table(&self, table: &Table) {
-        let mut state = self.state.write();
         self.version.fetch_add(1, Ordering::Release);
-        if let Some(named) = state.tables.get_mut(&table.namespace) {
-            named.remove(&table.name);
-        }
-    }
-
-    fn forget(&self, state: &mut State) {
-        self.version.fetch_add(1, Ordering::Release);
-        state.tables.clear();
-        state.absent = 0;
-        state.namespaces.clear();
+        messages.iter().for_each(|message| state.forget(message));
+        Some(Change { cache: self })
     }
 }
 
@@ -175,88 +136,133 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let mut state = self.cache.state.write();
         state.closing -= 1;
-        self.cache.forget(&mut state);
+        self.cache.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Whether nothing here depends on what a message names. Rows of other catalogs than pg_class that
+/// say something of a relation come with a message that names the relation.
+fn is_harmless(message: &Invalidation) -> bool {
+    match message {
+        Invalidation::Entry { cache, .. } => matches!(
+            *cache,
+            number::ATTRIBUTE_BY_NAME
+                | number::ATTRIBUTE_BY_NUMBER
+                | number::CLASS_BY_OID
+                | number::CONSTRAINT_BY_OID
+                | number::DATABASE_BY_OID
+                | number::INDEX_BY_OID
+                | number::MEMBER_BY_ROLE
+                | number::ROLE_BY_MEMBER
+                | number::ROLE_BY_NAME
+                | number::ROLE_BY_OID
+                | number::SEQUENCE_BY_OID
+                | number::STATISTIC
+                | number::TABLESPACE_BY_OID
+                | number::TYPE_BY_NAME
+                | number::TYPE_BY_OID
+        ),
+        Invalidation::Snapshot { .. } | Invalidation::RelationSync { .. } => true,
+        _ => false,
+    }
+}
+
+impl State {
+    /// Removes what a message names. After one that is not understood nothing is known any more.
+    fn forget(&mut self, message: &Invalidation) {
+        match *message {
+            Invalidation::Relation { rel, .. } if rel != 0 => self.relations.forget(rel),
+            Invalidation::Entry { cache: number::CLASS_BY_NAME, hash, .. } => {
+                self.relations.forget_absent(hash);
+            }
+            Invalidation::Entry { cache: number::NAMESPACE_BY_OID, hash, .. } => {
+                self.relations.forget_namespace(hash);
+            }
+            Invalidation::Entry { cache: number::NAMESPACE_BY_NAME, hash, .. } => {
+                self.namespaces.retain(|name, _| number::hash_name(name) != hash);
+            }
+            _ if is_harmless(message) => {}
+            _ => {
+                self.relations = CachedRelations::default();
+                self.namespaces.clear();
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::invalidate;
 
     fn table(oid: Oid) -> Arc<Table> {
         Arc::new(Table::for_tests(oid, "t"))
+    }
+
+    fn other() -> Arc<Table> {
+        Arc::new(Table { name: "u".to_owned(), ..Table::for_tests(2, "u") })
     }
 
     fn found(cache: &CatalogCache) -> Option<Option<Oid>> {
         cache.table(2200, "t").map(|known| known.map(|table| table.oid))
     }
 
+    /// What a commit says that has changed the row of pg_class of table "t".
+    fn changed(oid: Oid) -> [Invalidation; 3] {
+        invalidate::class(5, 5, oid, ("t", 2200))
+    }
+
     #[test]
-    fn a_name_looked_for_in_vain_is_remembered_until_the_catalogs_change() {
+    fn a_name_looked_for_in_vain_is_remembered_until_there_is_such_a_table() {
         let cache = CatalogCache::default();
         let before = cache.version();
-        assert_eq!(found(&cache), None);
         cache.put_absent(before, 2200, "t");
+        cache.put_absent(before, 11, "t");
         assert_eq!(found(&cache), Some(None));
-        drop(cache.change());
+        drop(cache.change(&changed(1)).expect("it is about tables"));
         assert_eq!(found(&cache), None);
+        assert!(cache.table(11, "t").is_some(), "another namespace's");
         cache.put_absent(before, 2200, "t");
         assert_eq!(found(&cache), None, "it may be there by now");
-        // The number of names is bounded.
-        for n in 0..2 * MOST_ABSENT {
-            cache.put_absent(cache.version(), 11, &n.to_string());
-        }
-        assert!(
-            cache.table(11, "0").is_some()
-                && cache.table(11, &(2 * MOST_ABSENT - 1).to_string()).is_none()
-        );
         cache.put(cache.version(), &table(3));
         assert_eq!(found(&cache), Some(Some(3)));
     }
 
     #[test]
-    fn new_figures_of_a_table_leave_the_others() {
+    fn a_commit_takes_away_what_it_has_changed() {
         let cache = CatalogCache::default();
-        let other = Arc::new(Table { name: "u".to_owned(), ..Table::for_tests(2, "u") });
-        let before = cache.version();
-        cache.put(before, &table(1));
-        cache.put(before, &other);
-        cache.put_absent(before, 11, "t");
-        cache.forget_table(&table(1));
-        assert_eq!(found(&cache), None);
-        cache.put(before, &table(1));
-        assert_eq!(found(&cache), None, "its figures may be the old ones");
-        assert!(cache.table(2200, "u").flatten().is_some_and(|kept| Arc::ptr_eq(&kept, &other)));
-        assert_eq!(cache.table(11, "t").map(|known| known.is_none()), Some(true));
-        assert_ne!(cache.version(), before, "sessions look again");
-        cache.put(cache.version(), &table(3));
-        assert_eq!(found(&cache), Some(Some(3)));
-    }
-
-    #[test]
-    fn a_session_knows_tables_until_the_catalogs_change() {
-        let cache = CatalogCache::default();
-        let mut known = KnownTables::default();
-        let oid = |known: &KnownTables, schema, name| {
-            known.get(cache.moved(), schema, name).map(|t| t.oid)
+        let kept = other();
+        cache.put(cache.version(), &table(1));
+        cache.put(cache.version(), &kept);
+        cache.put_namespace(cache.version(), "public", Some(2200));
+        cache.put_namespace(cache.version(), "s", None);
+        let change = cache.change(&changed(1)).expect("it is about tables");
+        // While it ends, others are found.
+        let is_kept = || {
+            cache.table(2200, "u").flatten().is_some_and(|found| Arc::ptr_eq(&found, &kept))
+                && cache.table_by_oid(2).is_some()
         };
-        known.put(cache.moved(), None, "t", &table(1));
-        known.put(cache.moved(), Some("s"), "t", &table(2));
-        assert_eq!((oid(&known, None, "t"), oid(&known, Some("s"), "t")), (Some(1), Some(2)));
-        assert_eq!((oid(&known, Some("r"), "t"), oid(&known, None, "s")), (None, None));
-        let before = cache.moved();
-        let change = cache.change();
-        assert_eq!(oid(&known, None, "t"), None, "from the change's begin on");
+        assert!(found(&cache).is_none() && cache.table_by_oid(1).is_none() && is_kept());
         drop(change);
-        assert_eq!(oid(&known, None, "t"), None);
-        known.put(cache.moved(), None, "t", &table(3));
-        assert_eq!((oid(&known, None, "t"), oid(&known, Some("s"), "t")), (Some(3), None));
-        assert!(known.get(before, None, "t").is_none());
-        // The number of names is bounded.
-        for n in 0..2 * MOST_KNOWN {
-            known.put(cache.moved(), None, &n.to_string(), &table(4));
-            assert!(known.tables.len() <= MOST_KNOWN);
-        }
+        assert!(found(&cache).is_none() && is_kept());
+        assert_eq!((cache.namespace("public"), cache.namespace("s")), (Some(Some(2200)), Some(None)));
+        // CREATE SCHEMA s
+        drop(cache.change(&invalidate::namespace(5, 16_400, "s")));
+        assert_eq!((cache.namespace("public"), cache.namespace("s")), (Some(Some(2200)), None));
+        assert!(is_kept());
+        // ALTER SCHEMA public RENAME
+        drop(cache.change(&invalidate::namespace(5, 2200, "public")));
+        assert!(!is_kept() && cache.namespace("public").is_none());
+        // Roles and databases are not known here.
+        let before = cache.version();
+        let role = Invalidation::Entry { cache: number::ROLE_BY_OID, db: 0, hash: 7 };
+        assert!(cache.change(&[role]).is_none());
+        assert_eq!(cache.version(), before);
+        // A collation, of whatever column.
+        cache.put(cache.version(), &kept);
+        let collation = Invalidation::Entry { cache: number::COLLATION_BY_OID, db: 5, hash: 7 };
+        drop(cache.change(&[collation]).expect("columns have collations"));
+        assert!(!is_kept());
     }
 
     #[test]
@@ -266,7 +272,7 @@ mod tests {
         cache.put(before, &table(1));
         assert_eq!(found(&cache), Some(Some(1)));
 
-        let change = cache.change();
+        let change = cache.change(&changed(1));
         assert!(cache.table(2200, "t").is_none());
         assert_eq!(cache.version(), None);
         cache.put(before, &table(1));

@@ -65,7 +65,6 @@ impl ChangedParameters<'_> {
         texts.extend(new);
         *value = stored(&texts);
         writer.update(CLASSES, found.tid, &found.values)?;
-        writer.announce_relation(relation);
         Ok(())
     }
 }
@@ -114,7 +113,5 @@ pub fn change_index_parameters(
         Ok(given.iter().map(text).collect())
     })?;
     change.apply(&mut writer, (index, false), texts)?;
-    // What is known of the table has its indexes.
-    writer.announce_relation(table.oid);
     writer.next_command()
 }

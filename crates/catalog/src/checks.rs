@@ -166,7 +166,7 @@ pub fn validate_constraint(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    (table, constraint): (Oid, Oid),
+    constraint: Oid,
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = writer.row(&PG_CONSTRAINT_OID_INDEX, constraint)?;
@@ -174,6 +174,5 @@ pub fn validate_constraint(
         *value = Datum::Bool(true);
     }
     writer.update(CONSTRAINTS, found.tid, &found.values)?;
-    writer.announce_relation(table);
     writer.next_command()
 }

@@ -91,7 +91,6 @@ pub fn change_column_storage(
             *value = Datum::Char(code);
         }
         writer.update(ATTRIBUTES, found.tid, &found.values)?;
-        writer.announce_relation(relation);
     }
     writer.next_command()
 }

@@ -135,7 +135,6 @@ pub fn set_column_type(
     writer.change_collations(Object::column(table.oid, number), &[collation])?;
     let key = [Datum::Oid(table.oid), Datum::Int2(number)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -181,7 +180,6 @@ pub fn follow_types(
             changed.push(index.oid);
         }
     }
-    writer.announce_relation(new.oid);
     writer.next_command()?;
     Ok(changed)
 }
@@ -283,7 +281,6 @@ fn follow(
     }
     writer.update(INDEXES, found.tid, &found.values)?;
     writer.change_collations(Object::relation(index), &collations)?;
-    writer.announce_relation(index);
     Ok(differs)
 }
 
@@ -309,7 +306,6 @@ pub fn set_check_condition(
         writer.depend(object, Object::column(table.oid, column), Dependency::Auto)?;
     }
     writer.depend_on_expr(object, (condition, table.oid))?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -328,7 +324,6 @@ pub fn replace_default(
     insert_default(&mut writer, (table.oid, column), value, generated)?;
     let key = [Datum::Oid(table.oid), Datum::Int2(column)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -345,7 +340,6 @@ pub fn set_identity(
     let mut found = attribute(&mut writer, table, column, usize::MAX)?;
     put(&mut found.values, "attidentity", Datum::Char(identity));
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -364,6 +358,5 @@ pub fn drop_expression(
     if delete_default(&mut writer, (table.oid, column))? {
         mark_default(&mut writer, table, column, false)?;
     }
-    writer.announce_relation(table.oid);
     writer.next_command()
 }

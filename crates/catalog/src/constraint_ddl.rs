@@ -85,7 +85,6 @@ pub fn rename_constraint(
         rename_class(&mut writer, index, to)?;
     }
     rename(&mut writer, (table.oid, &table.name), oid, to)?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -110,7 +109,6 @@ pub fn rename_index(
             rename(&mut writer, (table.oid, &table.name), oid, to)?;
         }
     }
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -173,6 +171,5 @@ pub fn add_named_not_null(
         put(&mut found.values, VALIDATED, Datum::Bool(false));
         writer.update(CONSTRAINTS, found.tid, &found.values)?;
     }
-    writer.announce_relation(table.oid);
     writer.next_command()
 }

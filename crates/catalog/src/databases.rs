@@ -15,7 +15,6 @@ use crate::error::CatalogError;
 use crate::maps::RelationMaps;
 use crate::open_collations::collations_of;
 use crate::reader::Reader;
-use crate::table::Table;
 
 /// The databases of a cluster.
 #[derive(Debug)]
@@ -99,10 +98,5 @@ impl Databases {
         self.open.write().remove(&oid);
         self.shared.heaps.spaces.forget_database(oid);
         self.shared.trees.forget_database(oid);
-    }
-
-    /// Called when everyone sees new figures of a table that all databases share.
-    pub fn forget_table(&self, table: &Table) {
-        self.open.read().values().for_each(|database| database.cache.forget_table(table));
     }
 }

@@ -97,7 +97,6 @@ pub fn set_default(
     if had != default.is_some() {
         mark_default(&mut writer, table, column, default.is_some())?;
     }
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 

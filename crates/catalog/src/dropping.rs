@@ -112,7 +112,6 @@ pub fn drop_index(
     let mut writer = Writer::begin(database, backend, tx)?;
     check_free(&mut writer, (index, name), table)?;
     drop_all(&mut writer, Object::relation(index))?;
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 
@@ -193,7 +192,6 @@ pub fn drop_constraint(
         }
     }
     let dropped = drop_cascading(&mut writer, &[Object::new(CONSTRAINTS, oid)], cascade)?;
-    writer.announce_relation(table.oid);
     writer.next_command()?;
     Ok(dropped)
 }
@@ -391,7 +389,6 @@ fn unmark_defaults(writer: &mut Writer<'_>, gone: &[Object]) -> Result<(), Catal
             }
             writer.update(ATTRIBUTES, found.tid, &found.values)?;
         }
-        writer.announce_relation(table);
     }
     Ok(())
 }
@@ -577,16 +574,9 @@ fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogErr
     }
 }
 
-/// Drops a constraint. What is known of the tables of a foreign key is out of date.
+/// Drops a constraint.
 fn drop_constraint_row(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> {
     let found = writer.row(&PG_CONSTRAINT_OID_INDEX, oid)?;
-    let row = Row(&found.values, schema::PG_CONSTRAINT.name);
-    for table in ["conrelid", "confrelid"] {
-        match row.oid(schema::PG_CONSTRAINT.place(table))? {
-            0 => {}
-            table => writer.announce_relation(table),
-        }
-    }
     writer.delete(CONSTRAINTS, &found)
 }
 

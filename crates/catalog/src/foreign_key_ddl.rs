@@ -90,8 +90,6 @@ pub fn add_foreign_key(
     let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     insert_row(&mut writer, (oid, &name), pairs, (def, index.oid), &operators)?;
     insert_dependencies(&mut writer, oid, pairs, index.oid, &operators)?;
-    writer.announce_relation(child.oid);
-    writer.announce_relation(parent.oid);
     writer.next_command()?;
     if def.enforced {
         let deferrable = (def.deferrable, def.deferred);
@@ -476,6 +474,5 @@ fn note_triggers(writer: &mut Writer<'_>, table: Oid) -> Result<(), CatalogError
         set(&mut found.values, "relhastriggers", Datum::Bool(true));
         writer.update(CLASSES, found.tid, &found.values)?;
     }
-    writer.announce_relation(table);
     writer.next_command()
 }

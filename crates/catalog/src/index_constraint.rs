@@ -172,7 +172,6 @@ pub fn constrain_index(
         put(&mut found, IS_PRIMARY, Datum::Bool(true));
         writer.update(INDEXES, found.tid, &found.values)?;
     }
-    writer.announce_relation(table.oid);
     writer.next_command()?;
     Ok(not_null)
 }

@@ -196,7 +196,6 @@ pub fn create_index(
         predicate: def.predicate.as_ref().map(|predicate| predicate.tree.to_string()),
     };
     writer.insert(INDEXES, &row.datums())?;
-    writer.announce_relation(table.oid);
     if def.concurrently {
         // Others look for indexes from the commit on.
         database.mark_indexed(writer.backend, writer.tx, table.oid)?;
@@ -585,7 +584,7 @@ pub fn store_built(
     database.update_figures(backend, tx, table, &tables)?;
     database.update_figures(backend, tx, index, &built.index)?;
     let mut writer = Writer::begin(database, backend, tx)?;
-    set_flags(&mut writer, (table, index), built.step)?;
+    set_flags(&mut writer, index, built.step)?;
     writer.next_command()
 }
 

@@ -52,18 +52,18 @@ pub fn step_index(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    (table, index): (Oid, Oid),
+    index: Oid,
     step: IndexStep,
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
-    set_flags(&mut writer, (table, index), step)?;
+    set_flags(&mut writer, index, step)?;
     writer.next_command()
 }
 
 /// The same. The row is left alone if it is as it should be.
 pub(crate) fn set_flags(
     writer: &mut Writer<'_>,
-    (table, index): (Oid, Oid),
+    index: Oid,
     step: IndexStep,
 ) -> Result<(), CatalogError> {
     let flags: &[(usize, bool)] = match step {
@@ -87,7 +87,6 @@ pub(crate) fn set_flags(
     }
     if changed {
         writer.update(INDEXES, found.tid, &found.values)?;
-        writer.announce_relation(table);
     }
     Ok(())
 }

@@ -96,7 +96,6 @@ pub fn copy_index(
     put(&mut row, IS_REPLICA_IDENTITY, Datum::Bool(false));
     put(&mut row, IS_LIVE, Datum::Bool(true));
     writer.insert(INDEXES, &row.values)?;
-    writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
     let collations = Row(&row.values, "pg_index").vector(PG_INDEX.place("indcollation"))?;
     let collations: Vec<Oid> = collations.map(u32::from_le_bytes).collect();
@@ -144,7 +143,6 @@ pub fn swap_indexes(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    table: Oid,
     (old, new): (Oid, Oid),
     old_name: &str,
 ) -> Result<(), CatalogError> {
@@ -154,7 +152,6 @@ pub fn swap_indexes(
     move_constraint(&mut writer, (old, new))?;
     move_comment(&mut writer, (old, new))?;
     swap_dependencies(&mut writer, (old, new))?;
-    writer.announce_relation(table);
     writer.next_command()
 }
 

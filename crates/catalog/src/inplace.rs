@@ -224,6 +224,8 @@ impl Database {
         let messages = invalidate::class(self.oid, db, oid, (&class.name, class.namespace));
         let announcement = self.announce(class.namespace == PG_CATALOG, &messages);
         let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?)?;
+        // Everyone sees the change at once, whatever becomes of the transaction.
+        let _known = self.cache.change(&messages);
         self.change(backend, tx, (&PG_CLASS, &table), class.tid, announcement, change)
     }
 

@@ -8,13 +8,19 @@ use forebay_types::Datum;
 use smallvec::SmallVec;
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, COLLATIONS, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES,
-    MEMBERSHIPS, NAMESPACES, ROLES, SEQUENCES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS,
-    STATISTICS, TABLESPACES, TRIGGERS, TYPES,
+    ATTRIBUTES, CLASSES, COLLATIONS, CONSTRAINTS, DATABASES, DEFAULTS, DEPENDENCIES, DESCRIPTIONS,
+    INDEXES, MEMBERSHIPS, NAMESPACES, ROLES, SEQUENCES, SETTINGS, SHARED_DEPENDENCIES,
+    SHARED_DESCRIPTIONS, STATISTICS, TABLESPACES, TRIGGERS, TYPES,
 };
 use crate::row::Row;
+use crate::schema::PG_CONSTRAINT;
 
 type Messages = SmallVec<[Invalidation; 3]>;
+
+/// Index of the table in pg_constraint.
+const CONSTRAINED: usize = PG_CONSTRAINT.place("conrelid");
+/// Index of the table that a foreign key refers to in pg_constraint.
+const REFERRED_TO: usize = PG_CONSTRAINT.place("confrelid");
 
 /// A row of a catalog of a database, of which at least the first columns are given, was inserted,
 /// changed or deleted.
@@ -51,20 +57,26 @@ fn of_row(db: Oid, catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
             let by_oid = entry(db, cache::COLLATION_BY_OID, hash_oid(first?));
             [by_oid, entry(db, cache::COLLATION_BY_NAME, by_name)].into_iter().collect()
         }
+        // From here on with what is known of the relations that a row is about.
         INDEXES => {
             let index = entry(db, cache::INDEX_BY_OID, hash_oid(first?));
-            [index, relation(db, first?)].into_iter().collect()
+            [index, relation(db, first?), relation(db, oid(1)?)].into_iter().collect()
         }
         CONSTRAINTS => {
-            [entry(db, cache::CONSTRAINT_BY_OID, hash_oid(first?))].into_iter().collect()
+            let constraint = entry(db, cache::CONSTRAINT_BY_OID, hash_oid(first?));
+            let tables = [oid(CONSTRAINED)?, oid(REFERRED_TO)?].into_iter().filter(|&oid| oid != 0);
+            [constraint].into_iter().chain(tables.map(|table| relation(db, table))).collect()
         }
-        // What is known of their tables is out of date, which the writer says.
-        TRIGGERS => Messages::new(),
-        SEQUENCES => [entry(db, cache::SEQUENCE_BY_OID, hash_oid(first?))].into_iter().collect(),
+        TRIGGERS | DEFAULTS => [relation(db, oid(1)?)].into_iter().collect(),
+        SEQUENCES => {
+            let sequence = entry(db, cache::SEQUENCE_BY_OID, hash_oid(first?));
+            [sequence, relation(db, first?)].into_iter().collect()
+        }
         STATISTICS => {
             let inherits = i16::from(row.bool(2).ok()?);
             let key = [hash_oid(first?), hash_int2(row.int2(1).ok()?), hash_int2(inherits)];
-            [entry(db, cache::STATISTIC, hash_key(&key))].into_iter().collect()
+            let statistic = entry(db, cache::STATISTIC, hash_key(&key));
+            [statistic, relation(db, first?)].into_iter().collect()
         }
         DEPENDENCIES | DESCRIPTIONS => {
             [Invalidation::Snapshot { db, rel: catalog }].into_iter().collect()
@@ -125,7 +137,7 @@ fn attribute(db: Oid, relation_oid: Oid, name: &str, number: i16) -> [Invalidati
 }
 
 /// A row of pg_namespace was.
-fn namespace(db: Oid, oid: Oid, name: &str) -> [Invalidation; 2] {
+pub(crate) fn namespace(db: Oid, oid: Oid, name: &str) -> [Invalidation; 2] {
     [
         entry(db, cache::NAMESPACE_BY_OID, hash_oid(oid)),
         entry(db, cache::NAMESPACE_BY_NAME, hash_name(name)),

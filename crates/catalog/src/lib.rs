@@ -6,6 +6,7 @@ pub mod at_rest;
 mod autovacuum;
 pub mod bootstrap;
 mod cache;
+mod cached_relations;
 mod catalog_oids;
 mod change_options;
 mod checks;
@@ -46,6 +47,7 @@ mod inplace;
 mod invalidate;
 mod key_triggers;
 mod keys;
+mod known_tables;
 mod layout;
 mod like;
 mod limits;
@@ -63,6 +65,7 @@ mod owned;
 mod owners;
 mod reader;
 mod relation_ddl;
+mod relation_files;
 mod relations;
 mod role_ddl;
 mod row;
@@ -86,7 +89,7 @@ mod tsv;
 mod writer;
 
 pub use autovacuum::MaintainedTable;
-pub use cache::{CatalogCache, Change, KnownTables};
+pub use cache::{CatalogCache, Change};
 pub use change_options::{ChangedParameters, change_index_parameters, change_table_parameters};
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
@@ -132,6 +135,7 @@ pub use index_trees::IndexTrees;
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
 pub use keys::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
+pub use known_tables::KnownTables;
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
@@ -148,6 +152,7 @@ pub use relation_ddl::{
     ReplicaIdentity, check_alone, followers, mark_clustered, set_relation_owner,
     set_relation_schema, set_replica_identity,
 };
+pub use relation_files::RelationFiles;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use role_ddl::{
     MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,

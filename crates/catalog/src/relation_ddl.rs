@@ -123,7 +123,6 @@ pub fn set_relation_owner(
             waiting.extend(own_sequences(&mut writer, oid)?);
         }
     }
-    writer.announce_relation(relation);
     writer.next_command()
 }
 
@@ -199,7 +198,6 @@ pub fn set_relation_schema(
         put(&mut found.values, PG_CONSTRAINT.place("connamespace"), Datum::Oid(namespace));
         writer.update(CONSTRAINTS, found.tid, &found.values)?;
     }
-    writer.announce_relation(relation);
     writer.next_command()
 }
 
@@ -225,7 +223,6 @@ fn move_class(
     if depends {
         move_dependency(writer, Object::relation(oid), old, namespace)?;
     }
-    writer.announce_relation(oid);
     writer.next_command()?;
     Ok(row_type)
 }
@@ -327,9 +324,7 @@ fn mark_index(
         if values.get(flag).is_some_and(|value| *value != wanted) {
             put(&mut values, flag, wanted);
             writer.update(INDEXES, tid, &values)?;
-            writer.announce_relation(oid);
         }
     }
-    writer.announce_relation(table);
     writer.next_command()
 }

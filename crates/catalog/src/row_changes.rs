@@ -62,6 +62,5 @@ pub(crate) fn drop_column_row(
         put(name, Datum::Null);
     }
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
-    writer.announce_relation(table);
     Ok(())
 }

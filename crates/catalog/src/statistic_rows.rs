@@ -153,7 +153,6 @@ pub fn store_statistics(
             None => writer.insert(STATISTICS, &row)?,
         }
     }
-    writer.announce_relation(table.oid);
     writer.next_command()
 }
 

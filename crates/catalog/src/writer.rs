@@ -270,11 +270,6 @@ impl<'a> Writer<'a> {
         invalidate::row(db, catalog, row).for_each(|message| self.tx.invalidate(message));
     }
 
-    /// The commit record says that what is known of a relation is out of date.
-    pub(crate) fn announce_relation(&mut self, oid: Oid) {
-        self.tx.invalidate(invalidate::relation(self.database.oid, oid));
-    }
-
     /// Inserts the entries of a row.
     fn insert_entries(
         &mut self,

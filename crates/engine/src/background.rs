@@ -140,7 +140,8 @@ pub(crate) struct Threads {
 
 impl Threads {
     /// Starts the checkpointer, the WAL writer, the thread that makes WAL segments, the background
-    /// writer, and the launcher of autovacuum, unless the embedding program does their work.
+    /// writer, the launcher of autovacuum, and the thread of warm restarts, unless the embedding
+    /// program does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -174,6 +175,7 @@ impl Threads {
             }
         })?;
         self.handles.extend(core.start_autovacuum()?);
+        self.handles.extend(core.start_warm()?);
         Ok(())
     }
 
@@ -203,6 +205,7 @@ impl Threads {
         self.ticker.stop();
         core.wal_writer.wake();
         core.autovacuum.stop();
+        core.warm.stop();
         core.wal.wake_preparer();
         core.pool.wake_cleaner();
         for handle in self.handles.drain(..) {

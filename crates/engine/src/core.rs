@@ -9,7 +9,7 @@ use forebay_access::heap::Heaps;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use forebay_aio::sync::{Mutex, RwLock};
 use forebay_aio::{Aio, IoBackend};
-use forebay_catalog::{Database, Databases, OidCounter, Table};
+use forebay_catalog::{Database, Databases, OidCounter};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
 use forebay_storage::{BufferPool, Smgr, TempFiles};
@@ -32,6 +32,7 @@ use crate::relation_stats::Statistics;
 use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walwriter::WalWriterLatch;
+use crate::warm::state::Warm;
 use crate::workers::Workers;
 
 /// The state of an engine.
@@ -82,6 +83,7 @@ pub(crate) struct Core {
     /// Calls in progress, for which a stop waits.
     pub(crate) activity: Activity,
     pub(crate) wal_writer: WalWriterLatch,
+    pub(crate) warm: Warm,
     pub(crate) backups: RunningBackups,
 }
 
@@ -151,6 +153,7 @@ impl Core {
         self.wal.set_segment_policy(to.segment_policy());
         self.pool.wake_cleaner();
         self.checkpointer.requests.nudge();
+        self.warm.change();
     }
 
     /// From now on, the log asks for a checkpoint whenever it enters a segment and has grown enough
@@ -189,16 +192,6 @@ pub(crate) struct InDatabase {
     pub(crate) role_name: String,
     /// What the sessions of the database count.
     pub(crate) counters: Arc<Counters>,
-}
-
-impl InDatabase {
-    /// Called when everyone sees new figures or statistics of a table.
-    pub(crate) fn forget_figures(&self, table: &Table) {
-        match table.locator.db {
-            0 => self.databases.forget_table(table),
-            _ => self.database.cache.forget_table(table),
-        }
-    }
 }
 
 impl Deref for InDatabase {

@@ -370,6 +370,7 @@ fn stop_fast(
     open::remove_temp_tables(&core.aio, &core.dir);
     let kept = core.statistics.get();
     relation_stats::write(&mut backend.io, &core.dir, &kept, &core.control.get());
+    core.dump_at_stop(backend);
     // Scans may hold pages of these files; nobody writes them any more.
     for rel in left {
         if let Err(error) = core.smgr.unlink(rel) {

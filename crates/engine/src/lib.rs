@@ -43,6 +43,7 @@ mod system_collations;
 pub mod views;
 mod walsync;
 mod walwriter;
+mod warm;
 mod warning;
 mod workers;
 

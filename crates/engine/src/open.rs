@@ -37,6 +37,7 @@ use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walsync;
 use crate::walwriter::WalWriterLatch;
+use crate::warm::state::Warm;
 use crate::workers::Workers;
 
 /// Everything between the lock file and the first session.
@@ -123,6 +124,7 @@ fn open_core(
         phase: AtomicU8::new(Phase::Running as u8),
         activity: Activity::default(),
         wal_writer: WalWriterLatch::default(),
+        warm: Warm::default(),
         backups: RunningBackups::default(),
     });
     complete(core, backend, &started)

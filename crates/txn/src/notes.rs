@@ -9,6 +9,9 @@ use forebay_format::{Oid, RelFileLocator};
 /// Kind of the statistics of relations, as stored.
 const RELATION_STATS: i32 = 2;
 
+/// How far back a message about a relation is looked for, so that it is not said for each column.
+const RECENT: usize = 256;
+
 /// Something that goes if the transaction ends in this way.
 #[derive(Debug, Clone, Copy)]
 struct Pending<T> {
@@ -69,8 +72,9 @@ impl Notes {
     }
 
     pub(crate) fn invalidate(&mut self, message: Invalidation) {
+        let mut recent = self.invalidations.iter().rev().take(RECENT);
         let again = matches!(message, Invalidation::Relation { .. })
-            && self.invalidations.contains(&message);
+            && recent.any(|known| *known == message);
         if !again {
             self.invalidations.push(message);
         }

@@ -84,7 +84,7 @@ pub struct Options {
     /// pgbench's scale for the cluster whose checksums are checked: 150 are 2.3 GB
     #[arg(long, default_value_t = 150)]
     scale: u32,
-    /// pgbench's scale for tables in memory
+    /// pgbench's scale for tables in memory; 0: none, and no DDL
     #[arg(long, value_name = "SCALE", default_value_t = 100)]
     memory_scale: u32,
     /// pgbench's scale for tables ten times the pool: 1000 are 16 GB; 0: none

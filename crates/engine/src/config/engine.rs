@@ -105,6 +105,9 @@ pub struct EngineConfig {
     /// Whether what a checkpoint relies on is read back from the disk before old WAL goes
     /// (checkpoint_verify_writes): pages of relations and pg_xact, and pg_control.
     pub verify_writes: bool,
+    /// Whether the pages of shared buffers are written down and read again after the next start
+    /// (pg_prewarm.autoprewarm).
+    pub autoprewarm: bool,
     /// Where to record which pages of shared buffers are used (debug_buffer_trace).
     pub buffer_trace: Option<Arc<PageTrace>>,
     /// Whether completed WAL segments go to an archive, and are kept until it has them
@@ -202,6 +205,9 @@ pub struct WritingSettings {
     pub wal_writer_flush_after: u64,
     /// How page images are compressed; None: not at all.
     pub wal_compression: Option<ImageCompression>,
+    /// Time after which the pages of shared buffers are written down; zero: only at a clean stop
+    /// (pg_prewarm.autoprewarm_interval).
+    pub autoprewarm_interval: Duration,
 }
 
 impl WritingSettings {
@@ -225,6 +231,7 @@ impl Default for WritingSettings {
             wal_writer_delay: Duration::from_millis(200),
             wal_writer_flush_after: 1 << 20,
             wal_compression: None,
+            autoprewarm_interval: Duration::from_secs(300),
         }
     }
 }
@@ -463,6 +470,7 @@ impl Default for EngineConfig {
             wal_buffers: None,
             full_page_writes: true,
             verify_writes: false,
+            autoprewarm: false,
             buffer_trace: None,
             archive_mode: ArchiveMode::Off,
             archiving: ArchiveSettings::default(),

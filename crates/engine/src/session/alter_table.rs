@@ -47,8 +47,7 @@ impl Session {
         self.call(|session, core| {
             session.check_own_to("alter", table)?;
             let (tx, backend) = session.changing()?;
-            let of = (table.oid, constraint);
-            Ok(catalog::validate_constraint(&core.database, backend, tx, of)?)
+            Ok(catalog::validate_constraint(&core.database, backend, tx, constraint)?)
         })
     }
 

@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Reads catalogs in a transaction of its own.
-    fn looking<T>(
+    pub(super) fn looking<T>(
         &mut self,
         look: impl FnOnce(&mut Reader<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {

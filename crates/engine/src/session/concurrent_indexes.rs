@@ -58,7 +58,7 @@ impl Session {
             self.backend.progress.set(shown::INDEX, index.into());
             self.fill_indexes(&[(table, index)], None)?;
             self.alone_in(|session, core| {
-                session.step(core, (table.oid, index), IndexStep::Valid)
+                session.step(core, index, IndexStep::Valid)
             })?;
             Ok(index)
         });
@@ -217,7 +217,7 @@ impl Session {
             let of = (index, name);
             catalog::check_index_free(&core.database, backend, tx, of, &table)?;
             if live.is_some() {
-                session.step(core, (table.oid, index), IndexStep::Invalid)?;
+                session.step(core, index, IndexStep::Invalid)?;
             }
             session.lock_for_ddl(core, &table)?;
             locked = Some(Arc::clone(&table));
@@ -239,8 +239,7 @@ impl Session {
         self.alone_in(|session, core| {
             let mut indexes = indexes.iter();
             let step = IndexStep::Dead;
-            indexes
-                .try_for_each(|(table, (index, _))| session.step(core, (table.oid, *index), step))
+            indexes.try_for_each(|(_, (index, _))| session.step(core, *index, step))
         })?;
         self.wait_in(Phase::WaitForReadersAgain, &tags, all)?;
         self.alone_in(|session, core| {
@@ -255,11 +254,11 @@ impl Session {
     fn step(
         &mut self,
         core: &InDatabase,
-        of: (Oid, Oid),
+        index: Oid,
         step: IndexStep,
     ) -> Result<(), EngineError> {
         let (tx, backend) = self.changing()?;
-        Ok(catalog::step_index(&core.database, backend, tx, of, step)?)
+        Ok(catalog::step_index(&core.database, backend, tx, index, step)?)
     }
 
     fn enter_phase(&self, phase: Phase) {

@@ -43,10 +43,8 @@ impl Session {
         // They would hold back pruning while the commit waits for the log.
         open.snapshots = Snapshots::default();
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
-        let change = (
-            open.changed_definitions.then(|| core.database.cache.change()),
-            open.changed_catalogs.then(|| core.database.rows.change(open.tx.invalidations())),
-        );
+        let changed = open.tx.invalidations();
+        let change = (core.database.cache.change(changed), core.database.rows.change(changed));
         let mut options = self.settings.commit_options();
         options.wait |= open.forces_sync;
         let committed = core.fatal.watch("commit", || {
@@ -64,7 +62,6 @@ impl Session {
                 core.statistics.ended(&self.counted, counts, true, (db, &finished.forgotten));
                 self.end_temp(true);
                 drop(change);
-                open.refreshed.iter().for_each(|table| core.forget_figures(table));
                 let left = self.backend.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end(&ids);
@@ -108,7 +105,6 @@ impl Session {
             return Ok(());
         }
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
-        let change = open.changed_definitions.then(|| core.database.cache.change());
         let result =
             core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
         self.warnings.extend(open.take_warnings());
@@ -126,9 +122,6 @@ impl Session {
             }
         }
         self.end_temp(false);
-        drop(change);
-        // Figures are stored in place.
-        open.refreshed.iter().for_each(|table| core.forget_figures(table));
         self.end(&ids);
         result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }

@@ -53,7 +53,7 @@
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
-//! - `pool`: sizes, prewarming, evicting buffers
+//! - `pool`: sizes, prewarming, evicting buffers; `warm`: pages that were in the pool before
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
 //! - `wal`: positions of the log, segment switches
@@ -132,6 +132,7 @@ mod truncate;
 mod vacuum;
 mod waiting;
 mod wal;
+mod warm;
 
 pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;

@@ -27,13 +27,8 @@ pub(super) struct Open {
     subs: Vec<Level>,
     /// Whether it has changed the catalogs. If so it looks past the shared cache.
     pub(super) changed_catalogs: bool,
-    /// Whether it has changed more of them than figures and statistics of the tables in
-    /// `refreshed`. If so its end empties the shared cache.
-    pub(super) changed_definitions: bool,
     /// Whether it runs for one ANALYZE, which changes no more than figures and statistics.
     pub(super) alone: bool,
-    /// The tables of which it has changed these.
-    pub(super) refreshed: Vec<Arc<Table>>,
     /// Tables that a transaction with changed catalogs has found since its last change or
     /// statement, by schema and name.
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
@@ -63,8 +58,6 @@ struct Level {
     tokens: Tokens,
     /// Whether the catalogs had been changed when it began.
     changed_catalogs: bool,
-    /// Whether more than figures and statistics had been.
-    changed_definitions: bool,
 }
 
 impl Open {
@@ -77,9 +70,7 @@ impl Open {
             top: Level::default(),
             subs: Vec::new(),
             changed_catalogs: false,
-            changed_definitions: false,
             alone: false,
-            refreshed: Vec::new(),
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
             new_databases: Vec::new(),
@@ -117,9 +108,9 @@ impl Open {
 
     pub(super) fn begin_sub(&mut self) {
         self.tx.begin_sub();
-        let Open { changed_catalogs, changed_definitions, .. } = *self;
-        let events = Some(self.keys.mark());
-        let level = Level { events, changed_catalogs, changed_definitions, ..Level::default() };
+        let Open { changed_catalogs, .. } = *self;
+        let level =
+            Level { events: Some(self.keys.mark()), changed_catalogs, ..Level::default() };
         self.subs.push(level);
     }
 
@@ -138,17 +129,11 @@ impl Open {
         self.innermost().tokens.take_over(released.tokens);
     }
 
-    /// Whether the innermost subtransaction was the first to change definitions.
-    pub(super) fn sub_changed_definitions(&self) -> bool {
-        self.changed_definitions && self.subs.last().is_some_and(|level| !level.changed_definitions)
-    }
-
     /// The innermost subtransaction has aborted in `tx`.
     pub(super) fn sub_aborted(&mut self) {
         self.snapshots.next_statement();
         let aborted = self.pop();
         self.changed_catalogs = aborted.changed_catalogs;
-        self.changed_definitions = aborted.changed_definitions;
         if let Some(events) = aborted.events {
             self.keys.go_back(events);
         }

@@ -184,7 +184,7 @@ impl Session {
                 let name = session.lock_twin_name(core, table, (&index.name, "ccold"))?;
                 let (tx, backend) = session.changing()?;
                 let both = (index.oid, *twin);
-                catalog::swap_indexes(&core.database, backend, tx, table.oid, both, &name)?;
+                catalog::swap_indexes(&core.database, backend, tx, both, &name)?;
                 names.push(name);
             }
             Ok(names)

@@ -243,12 +243,20 @@ impl Session {
         let version = cache.version();
         let open = self.running()?;
         let changed_catalogs = open.changed_catalogs;
-        let snapshot = core.xacts.snapshot(&open.tx);
-        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-        let info = Arc::new(reader.sequence(oid)?);
-        if changed_catalogs {
-            self.running()?.own_sequences.insert(oid, Arc::clone(&info));
-        }
+        let known = cache.sequence(oid).filter(|_| !changed_catalogs);
+        let info = match known {
+            Some(known) => known,
+            None => {
+                let snapshot = core.xacts.snapshot(&open.tx);
+                let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+                let info = Arc::new(reader.sequence(oid)?);
+                match changed_catalogs {
+                    true => drop(self.running()?.own_sequences.insert(oid, Arc::clone(&info))),
+                    false => cache.put_sequence(version, &info),
+                }
+                info
+            }
+        };
         let found_at = version.filter(|_| !changed_catalogs);
         self.sequences.note(Arc::clone(&info), found_at);
         Ok(info)

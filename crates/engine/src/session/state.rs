@@ -327,20 +327,17 @@ impl Session {
     ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         open.changed_catalogs = true;
-        open.changed_definitions = true;
         open.forget_tables();
         Ok((&mut open.tx, backend))
     }
 
-    /// The same, for a change of a table's figures and statistics alone. If the transaction does
-    /// nothing else, other tables stay in the shared cache. Later statements of the transaction
-    /// look past it, to find the statistics that are not committed yet.
+    /// The same, for a change of a table's figures and statistics alone, which a lone ANALYZE does
+    /// not read. Later statements of a transaction block look past the shared cache, to find the
+    /// statistics that are not committed yet.
     pub(super) fn changing_figures(
         &mut self,
-        table: &Arc<Table>,
     ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
-        open.refreshed.push(Arc::clone(table));
         if !open.alone {
             open.changed_catalogs = true;
             open.forget_tables();

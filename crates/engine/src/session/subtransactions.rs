@@ -47,19 +47,15 @@ impl Session {
         let _activity = core.activity.enter()?;
         let Session { open: Some(open), backend, .. } = self else { return Ok(()) };
         let ended = open.tx.innermost_xids();
-        let change = open.sub_changed_definitions().then(|| core.database.cache.change());
         let aborted =
             core.fatal.watch("abort", || core.xacts.abort_sub(&mut backend.io, &mut open.tx));
         open.sub_aborted();
-        // Figures are stored in place, and the transaction may know the shared tables again.
-        open.refreshed.iter().for_each(|table| core.forget_figures(table));
         let depth = open.tx.depth();
         if let Ok(finished) = &aborted {
             self.remove_files(finished);
         }
         self.temp.abort_sub(depth);
         self.remove_temp_files();
-        drop(change);
         core.locks.unlock_sub(&mut self.locks);
         core.locks.transactions_ended(&ended);
         aborted.map(|_| ()).map_err(|error| core.fatal.check(error.into()))

@@ -164,14 +164,14 @@ impl Session {
         let open = self.running()?;
         // What all sessions know is not what a transaction has made of its schemas.
         let shared = !open.changed_catalogs;
-        if shared && let Some(oid) = core.database.cache.namespace(name) {
-            return Ok(Some(oid));
+        if shared && let Some(known) = core.database.cache.namespace(name) {
+            return Ok(known);
         }
         let version = core.database.cache.version();
         let snapshot = core.xacts.snapshot(&open.tx);
         let found = Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?;
-        if let Some(oid) = found.filter(|_| shared) {
-            core.database.cache.put_namespace(version, name, oid);
+        if shared {
+            core.database.cache.put_namespace(version, name, found);
         }
         Ok(found)
     }
@@ -221,11 +221,27 @@ impl Session {
 
     /// A table by its OID, as the transaction sees it now.
     pub fn table_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<Table>>, EngineError> {
-        self.call(|session, core| {
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            Ok(reader.table_by_oid(oid)?.map(Arc::new))
-        })
+        self.call(|session, core| session.find_by_oid(core, oid))
+    }
+
+    pub(super) fn find_by_oid(
+        &mut self,
+        core: &InDatabase,
+        oid: Oid,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
+        let (open, cache) = (self.running()?, &core.database.cache);
+        let shared = !open.changed_catalogs;
+        if shared && let Some(known) = cache.table_by_oid(oid) {
+            return Ok(Some(known));
+        }
+        let version = cache.version();
+        let snapshot = core.xacts.snapshot(&open.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let found = reader.table_by_oid(oid)?.map(Arc::new);
+        if let Some(table) = found.as_ref().filter(|_| shared) {
+            cache.put(version, table);
+        }
+        Ok(found)
     }
 
     /// The tables of the database as the transaction sees them now, catalogs included.

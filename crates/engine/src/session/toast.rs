@@ -17,7 +17,7 @@ use forebay_access::heap::{Author, Changer, Heap, RowJudge};
 use forebay_access::toast::{Plan, Storer, ToastTable, has_pointers, is_wide, pointers};
 use forebay_catalog::schema::PG_TOAST;
 use forebay_catalog::{
-    ColumnDef, FilePlace, Reader, Table, create_toast_table, needs_toast_table,
+    ColumnDef, FilePlace, Table, create_toast_table, needs_toast_table,
     temp_toast_namespace,
 };
 use forebay_format::varlena::{ToastPointer, Varlena, decode};
@@ -184,11 +184,9 @@ impl Session {
         if let Some(table) = self.known_toast()?.get(moved, oid) {
             return Ok(Arc::clone(table));
         }
-        let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let found = Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(oid)?;
-        let found = found.filter(|table| table.kind == b't');
+        let found = self.find_by_oid(core, oid)?.filter(|table| table.kind == b't');
         let missing = || EngineError::corrupt(format!("there is no TOAST table with OID {oid}"));
-        let table = Arc::new(found.ok_or_else(missing)?);
+        let table = found.ok_or_else(missing)?;
         if core.database.cache.moved() == moved {
             self.known_toast()?.put(moved, &table);
         }

@@ -44,6 +44,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         wal_buffers: s.chosen(key!("wal_buffers")),
         full_page_writes: s.bool(key!("full_page_writes")),
         verify_writes: s.bool(key!("checkpoint_verify_writes")),
+        autoprewarm: s.bool(key!("pg_prewarm.autoprewarm")),
         archive_mode: checked(ArchiveMode::by_name(s.text(key!("archive_mode")))),
         archiving: archive_settings(s),
         writing: writing_settings(s),
@@ -172,6 +173,7 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
         wal_writer_delay: Duration::from_millis(s.count(key!("wal_writer_delay"))),
         wal_writer_flush_after: s.count::<u64>(key!("wal_writer_flush_after")) * 8192,
         wal_compression: ImageCompression::by_name(s.text(key!("wal_compression"))),
+        autoprewarm_interval: Duration::from_secs(s.count(key!("pg_prewarm.autoprewarm_interval"))),
     }
 }
 

@@ -49,6 +49,11 @@ impl Forebay {
         text.lines().next().expect("the first line is the process id").trim().to_string()
     }
 
+    /// Waits for a line of the server's log with this text.
+    pub fn wait_for_line(&self, text: &str) -> String {
+        self.child.wait_for_line(text).unwrap_or_else(|printed| panic!("no \"{text}\": {printed}"))
+    }
+
     /// A clean, fast stop.
     pub fn stop(mut self) {
         self.child.stop(&self.pid());

@@ -20,6 +20,7 @@
 //! - [`aged`]: large tables that one server has built and aged, read by the other
 //! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
+//! - [`warm`]: what was in the pool is read again after a start, by either server
 //! - [`clusters`]: databases, roles, schemas and comments as PostgreSQL makes them
 //! - [`ddl`]: statements that define and change tables, as PostgreSQL runs them
 //! - [`foreign_keys`]: foreign keys and deferrable keys, made by one server and enforced by the
@@ -64,3 +65,4 @@ mod tools;
 mod trees;
 mod turns;
 mod upserts;
+mod warm;

@@ -11,7 +11,7 @@
 //!                         ─ or DELETE, UPDATE of the children, whose events are fired in turn
 //! ```
 
-use super::key_plans::{KeyPlan, KeyQuery, MOST_PLANS};
+use super::key_plans::{KeyPlan, KeyQuery};
 use super::run::run_to_end;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
@@ -208,20 +208,30 @@ impl Connection {
     /// The planned statement of a key.
     pub(super) fn key_plan(&mut self, key: &ForeignKey, query: KeyQuery) -> Result<Arc<KeyPlan>> {
         let version = self.host.session()?.catalog_version();
-        let plans = &mut self.key_plans;
-        if version != Some(plans.version) || plans.plans.len() >= MOST_PLANS {
-            plans.plans.clear();
-            plans.version = version.unwrap_or(0);
-        }
-        if let Some(plan) = plans.plans.get(&(key.oid, query)) {
-            return Ok(Arc::clone(plan));
-        }
-        let plan = Arc::new(self.new_key_plan(key, query)?);
+        let known = version.and_then(|version| self.key_plans.get(key.oid, query, version));
+        let plan = match known {
+            Some((plan, true)) => return Ok(plan),
+            Some((plan, false)) if self.has_same_tables(&plan)? => plan,
+            _ => Arc::new(self.new_key_plan(key, query)?),
+        };
         // Planning locks tables, and so may see a change of the catalogs.
-        if version.is_some() && self.host.session()?.catalog_version() == version {
-            self.key_plans.plans.insert((key.oid, query), Arc::clone(&plan));
+        if let Some(version) = version
+            && self.host.session()?.catalog_version() == Some(version)
+        {
+            self.key_plans.put(key.oid, query, (version, &plan));
         }
         Ok(plan)
+    }
+
+    /// Whether a plan's tables are what they were when it was made.
+    fn has_same_tables(&mut self, plan: &KeyPlan) -> Result<bool> {
+        for table in [&plan.child, &plan.parent] {
+            let now = self.host.call(|session| session.table_by_oid(table.oid))?;
+            if now.is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn new_key_plan(&mut self, key: &ForeignKey, query: KeyQuery) -> Result<KeyPlan> {

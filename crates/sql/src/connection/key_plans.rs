@@ -33,12 +33,26 @@ pub(super) struct KeyPlan {
     pub(super) parent: Arc<Table>,
 }
 
-/// The planned statements of keys. A change of the catalogs makes them out of date.
+/// The planned statements of keys, each with the version of the catalogs at which it was good.
+/// After a change of the catalogs it still is, if its tables are the same.
 #[derive(Default)]
-pub(super) struct KeyPlans {
-    pub(super) version: u64,
-    pub(super) plans: HashMap<(Oid, KeyQuery), Arc<KeyPlan>>,
-}
+pub(super) struct KeyPlans(HashMap<(Oid, KeyQuery), (u64, Arc<KeyPlan>)>);
 
 /// Most of them.
-pub(super) const MOST_PLANS: usize = 512;
+const MOST_PLANS: usize = 512;
+
+impl KeyPlans {
+    /// A plan, and whether it was good at this version.
+    pub(super) fn get(&self, key: Oid, query: KeyQuery, version: u64) -> Option<(Arc<KeyPlan>, bool)> {
+        let (at, plan) = self.0.get(&(key, query))?;
+        Some((Arc::clone(plan), *at == version))
+    }
+
+    /// A plan is good at this version.
+    pub(super) fn put(&mut self, key: Oid, query: KeyQuery, (version, plan): (u64, &Arc<KeyPlan>)) {
+        if self.0.len() >= MOST_PLANS {
+            self.0.clear();
+        }
+        self.0.insert((key, query), (version, Arc::clone(plan)));
+    }
+}

@@ -56,6 +56,7 @@
 //! - [`reg_types`]: Types whose values are OIDs of rows, against answers recorded from PostgreSQL
 //!   18
 //! - [`roles`]: SET ROLE, REASSIGN OWNED, DROP OWNED, against answers recorded from PostgreSQL 18
+//! - [`shared_cache`]: What all sessions know of tables and sequences is what the catalogs say
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
 //!   temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
@@ -109,6 +110,7 @@ mod refused;
 mod reg_types;
 mod roles;
 mod sequences;
+mod shared_cache;
 mod spill;
 mod statistics;
 mod tables;

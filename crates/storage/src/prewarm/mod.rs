@@ -42,30 +42,33 @@ pub fn prewarm(
     match mode {
         PrewarmMode::Prefetch => kernel::prefetch(pool, rel, fork, range),
         PrewarmMode::Read => scratch::read(pool, backend, rel, fork, range),
-        PrewarmMode::Buffer => {
-            let (mut next, end) = (range.start, range.end);
-            let blocks = move || {
-                let block = (next < end).then_some(next);
-                next = next.saturating_add(1);
-                block
-            };
-            let combine = pool.config.combine_limit;
-            let mut stream = ReadStream::new(
-                pool,
-                rel,
-                fork,
-                blocks,
-                StreamFlags::FULL,
-                Strategy::Normal,
-                StreamSettings::new(DEPTH, combine),
-            );
-            let mut n = 0;
-            while stream.next(backend)?.is_some() {
-                n += 1;
-            }
-            Ok(n)
-        }
+        PrewarmMode::Buffer => load(pool, backend, (rel, fork), range),
     }
+}
+
+/// Reads blocks of a fork into the pool, in the order in which they are given. Returns their
+/// number.
+pub fn load(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    (rel, fork): (RelFileLocator, Fork),
+    blocks: impl IntoIterator<Item = BlockNumber>,
+) -> Result<u64, StorageError> {
+    let mut blocks = blocks.into_iter();
+    let mut stream = ReadStream::new(
+        pool,
+        rel,
+        fork,
+        move || blocks.next(),
+        StreamFlags::FULL,
+        Strategy::Normal,
+        StreamSettings::new(DEPTH, pool.config.combine_limit),
+    );
+    let mut read = 0;
+    while stream.next(backend)?.is_some() {
+        read += 1;
+    }
+    Ok(read)
 }
 
 impl BufferPool {

@@ -113,6 +113,8 @@ impl Subject {
         let child = match self {
             Subject::Forebay { program, data } => {
                 let folder = data.parent().unwrap_or(data);
+                // Nothing is read before it is measured, as in PostgreSQL.
+                let settings = [&settings[..], &["pg_prewarm.autoprewarm=off"]].concat();
                 let mut command = serve(program, data, port, folder, &settings);
                 let log =
                     fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;

@@ -21,7 +21,7 @@ pub struct Extent {
     pub rounds: usize,
     /// Length of a run.
     pub seconds: u64,
-    /// pgbench's scale in memory; 1 is about 16 MB.
+    /// pgbench's scale in memory; 1 is about 16 MB. 0: nothing in memory, and no DDL.
     pub scale: u32,
     /// Its scale with a pool of a tenth. 0: none.
     pub large_scale: u32,
@@ -89,8 +89,10 @@ struct Measured {
 pub fn run(root: &std::path::Path, peer: &Peer, extent: Extent) -> Result<Vec<Table>, String> {
     let (forebay, postgres) = (Subject::forebay(root)?, Subject::postgres(peer)?);
     let mut tables = Tables::new();
-    in_memory([&forebay, &postgres], peer, extent, &mut tables)?;
-    ddl([&forebay, &postgres], peer, extent, &mut tables.others)?;
+    if extent.scale > 0 {
+        in_memory([&forebay, &postgres], peer, extent, &mut tables)?;
+        ddl([&forebay, &postgres], peer, extent, &mut tables.others)?;
+    }
     if extent.large_scale > 0 {
         larger_than_the_pool([&forebay, &postgres], peer, extent, &mut tables)?;
     }
@@ -139,7 +141,8 @@ fn in_memory(
     servers.iter().try_for_each(balances_agree)
 }
 
-/// A pool of a tenth of the tables; direct I/O for one that can do without the kernel's cache.
+/// A pool of a tenth of the tables, and a checkpoint every 30 seconds; direct I/O for one that can
+/// do without the kernel's cache.
 fn larger_than_the_pool(
     subjects: [&Subject; 2],
     peer: &Peer,
@@ -153,7 +156,8 @@ fn larger_than_the_pool(
         for round in 0..extent.rounds {
             for subject in order(subjects[0], subjects[1], round + n) {
                 let io = subject.direct_setting(direct);
-                let settings = [&COMMON[..], &[&pool, &io, "max_wal_size=16GB"]].concat();
+                let paced = ["max_wal_size=16GB", "checkpoint_timeout=30s"];
+                let settings = [&COMMON[..], &[&pool, &io], &paced].concat();
                 let server = subject.start(&settings)?;
                 if n == 0 && round == 0 {
                     initialize(&server, peer, extent.large_scale)?;

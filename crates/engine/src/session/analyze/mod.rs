@@ -162,7 +162,7 @@ impl Session {
         }
         self.backend.progress.set(shown::PHASE, Phase::Finalize as u64);
         if !all.is_empty() {
-            let (tx, backend) = self.changing_figures(table)?;
+            let (tx, backend) = self.changing_figures()?;
             store_statistics(&core.database, backend, tx, table, &all)?;
         }
         self.store_sampled(core, (table, &heap), figures, &sample, options)?;
@@ -284,7 +284,7 @@ impl Session {
             ..*before
         };
         // Sessions know it with the figures before.
-        self.changing_figures(table)?;
+        self.changing_figures()?;
         self.update_class(core, table.oid, &figures, next)?;
         let indexes = table.indexes.iter().filter(|index| index.ready && !options.vacuumed);
         for index in indexes {

@@ -202,8 +202,6 @@ impl Session {
         }
         self.backend.progress.set(shown::PHASE, Phase::FinalCleanup as u64);
         let oldest_xid = in_use.oldest_xid;
-        // Others know it with the figures before. These change in place, whatever fails then.
-        self.running()?.refreshed.push(Arc::clone(table));
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         self.store_index_figures(core, &indexes, done.next)?;
         self.report_vacuumed(core, table, &done, begun.elapsed());
