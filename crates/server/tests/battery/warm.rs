@@ -96,6 +96,7 @@ fn pages_are_read_again_after_a_restart_of_either_server() {
     assert_eq!(server.query("select count(*) from t").trim(), "50000");
     server.stop();
     let (server, (read, listed)) = restart(&data);
-    assert!(read == listed && read > all, "{read} of {listed}");
+    // The table without its index.
+    assert!(read == listed && read > 500, "{read} of {listed}");
     server.stop();
 }

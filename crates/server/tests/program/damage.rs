@@ -40,7 +40,9 @@ impl Damaged {
     }
 
     fn serve(&self, settings: &[&str]) -> Server {
-        Server::on(Arc::clone(&self.folder), settings)
+        // Only statements read the damaged pages.
+        let settings = [settings, &["pg_prewarm.autoprewarm=off"]].concat();
+        Server::on(Arc::clone(&self.folder), &settings)
     }
 
     /// Rows on a page that is full: all but the last are, and hold equally many.
