@@ -24,7 +24,7 @@ use forebay_format::wal::invalidation::Invalidation;
 use forebay_types::Oid;
 
 use crate::cached_relations::CachedRelations;
-use crate::sequences::SequenceInfo;
+use crate::sequence_def::SequenceInfo;
 use crate::table::Table;
 
 #[derive(Debug, Default)]
@@ -118,8 +118,8 @@ impl CatalogCache {
     }
 
     /// Called at the commit of a transaction, with what it makes out of date, and at a change in
-    /// place. The guard is dropped when everyone sees the change, before the transaction's locks are
-    /// released. None: nothing that is known here.
+    /// place. The guard is dropped when everyone sees the change, before the transaction's locks
+    /// are released. None: nothing that is known here.
     pub fn change(&self, messages: &[Invalidation]) -> Option<Change<'_>> {
         if messages.iter().all(is_harmless) {
             return None;
@@ -245,7 +245,10 @@ mod tests {
         assert!(found(&cache).is_none() && cache.table_by_oid(1).is_none() && is_kept());
         drop(change);
         assert!(found(&cache).is_none() && is_kept());
-        assert_eq!((cache.namespace("public"), cache.namespace("s")), (Some(Some(2200)), Some(None)));
+        assert_eq!(
+            (cache.namespace("public"), cache.namespace("s")),
+            (Some(Some(2200)), Some(None))
+        );
         // CREATE SCHEMA s
         drop(cache.change(&invalidate::namespace(5, 16_400, "s")));
         assert_eq!((cache.namespace("public"), cache.namespace("s")), (Some(Some(2200)), None));

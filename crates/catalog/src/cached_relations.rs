@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_format::syscache::{hash_key, hash_name, hash_oid};
 use forebay_types::Oid;
 
-use crate::sequences::SequenceInfo;
+use crate::sequence_def::SequenceInfo;
 use crate::table::Table;
 
 /// Most tables kept. With more in use, others give way to those that are looked up.

@@ -161,10 +161,10 @@ pub use role_ddl::{
 pub use row_source::{RowSource, ValuesSink};
 pub use rows::OldestIds;
 pub use schema_ddl::{alter_schema, create_schema, drop_schema};
-pub use sequence_def::{SequenceDef, SequenceOptions};
+pub use sequence_def::{SequenceDef, SequenceInfo, SequenceOptions};
 pub use sequences::{
-    NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_relation,
-    replace_sequence, sequence_name, set_sequence_owner,
+    NewSequence, SequenceOwner, alter_sequence, create_sequence, rename_relation, replace_sequence,
+    sequence_name, set_sequence_owner,
 };
 pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,

@@ -1,12 +1,14 @@
-//! What a sequence is to be: the options of CREATE and ALTER SEQUENCE, and PostgreSQL's rules for
-//! them.
+//! What a sequence is, and is to be: the options of CREATE and ALTER SEQUENCE, and PostgreSQL's
+//! rules for them.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::sequence::SequenceRules;
+use forebay_format::RelFileLocator;
 use forebay_format::sequence::SequenceTuple;
 use forebay_types::{Oid, oids};
 
 use crate::error::CatalogError;
+use crate::table::FilePlace;
 
 /// A sequence's row of pg_sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,39 @@ pub struct SequenceDef {
     pub start: i64,
     /// Which values come next.
     pub rules: SequenceRules,
+}
+
+/// A sequence as a transaction sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceInfo {
+    /// pg_class.oid
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Its namespace's OID.
+    pub namespace: Oid,
+    /// Its namespace's name.
+    pub schema: String,
+    /// Its owner.
+    pub owner: Oid,
+    /// p: permanent, u: unlogged, t: temporary
+    pub persistence: u8,
+    /// Its file.
+    pub locator: RelFileLocator,
+    /// Its row of pg_sequence.
+    pub def: SequenceDef,
+}
+
+impl SequenceInfo {
+    /// Whether it is a session's temporary sequence.
+    pub fn is_temporary(&self) -> bool {
+        self.persistence == b't'
+    }
+
+    /// Where its file is.
+    pub fn place(&self) -> FilePlace {
+        FilePlace { persistence: self.persistence, tablespace: self.locator.spc }
+    }
 }
 
 /// Options as they were given. None: not given.

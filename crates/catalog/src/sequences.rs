@@ -27,8 +27,8 @@ use crate::schema::{
     PG_CLASS, PG_CLASS_OID_INDEX, PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX,
     PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX,
 };
-use crate::sequence_def::{SequenceDef, SequenceOptions};
-use crate::table::{ColumnDef, FilePlace};
+use crate::sequence_def::{SequenceDef, SequenceInfo, SequenceOptions};
+use crate::table::ColumnDef;
 use crate::truncate::use_file;
 use crate::writer::{Found, Writer};
 
@@ -47,39 +47,6 @@ const FIGURES: ClassFigures = ClassFigures {
     toast: 0,
     indexed: false,
 };
-
-/// A sequence as a transaction sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SequenceInfo {
-    /// pg_class.oid
-    pub oid: Oid,
-    /// Its name.
-    pub name: String,
-    /// Its namespace's OID.
-    pub namespace: Oid,
-    /// Its namespace's name.
-    pub schema: String,
-    /// Its owner.
-    pub owner: Oid,
-    /// p: permanent, u: unlogged, t: temporary
-    pub persistence: u8,
-    /// Its file.
-    pub locator: RelFileLocator,
-    /// Its row of pg_sequence.
-    pub def: SequenceDef,
-}
-
-impl SequenceInfo {
-    /// Whether it is a session's temporary sequence.
-    pub fn is_temporary(&self) -> bool {
-        self.persistence == b't'
-    }
-
-    /// Where its file is.
-    pub fn place(&self) -> FilePlace {
-        FilePlace { persistence: self.persistence, tablespace: self.locator.spc }
-    }
-}
 
 /// A new sequence.
 #[derive(Clone, Copy, Debug)]

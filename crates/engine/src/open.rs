@@ -91,8 +91,7 @@ fn open_core(
     let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, counters.oldest_xid);
     xacts.set_limit(counters.oldest_xid, DatabaseName { oid: counters.oldest_xid_db, name: None });
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
-    let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
-    let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
+    let heaps = open_heaps(&pool, &wal, (&xacts, &multis), &fatal);
     let databases = find_databases(dir, backend, (&heaps, &xacts, &oids), &config)?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
@@ -146,9 +145,10 @@ fn find_databases(
 fn open_heaps(
     pool: &Arc<BufferPool>,
     wal: &Arc<Wal>,
-    outcomes: Outcomes,
+    (xacts, multis): (&Arc<XactManager>, &Arc<MultiXacts>),
     fatal: &Arc<Fatal>,
 ) -> Arc<Heaps> {
+    let outcomes = Outcomes::new(Arc::clone(xacts), Arc::clone(multis));
     Arc::new(Heaps {
         pool: Arc::clone(pool),
         wal: Arc::clone(wal),

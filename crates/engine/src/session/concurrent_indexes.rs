@@ -57,9 +57,7 @@ impl Session {
         let done = made.and_then(|index| {
             self.backend.progress.set(shown::INDEX, index.into());
             self.fill_indexes(&[(table, index)], None)?;
-            self.alone_in(|session, core| {
-                session.step(core, index, IndexStep::Valid)
-            })?;
+            self.alone_in(|session, core| session.step(core, index, IndexStep::Valid))?;
             Ok(index)
         });
         self.unlock_for_ddl(table);
@@ -251,12 +249,7 @@ impl Session {
         })
     }
 
-    fn step(
-        &mut self,
-        core: &InDatabase,
-        index: Oid,
-        step: IndexStep,
-    ) -> Result<(), EngineError> {
+    fn step(&mut self, core: &InDatabase, index: Oid, step: IndexStep) -> Result<(), EngineError> {
         let (tx, backend) = self.changing()?;
         Ok(catalog::step_index(&core.database, backend, tx, index, step)?)
     }

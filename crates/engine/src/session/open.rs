@@ -109,8 +109,7 @@ impl Open {
     pub(super) fn begin_sub(&mut self) {
         self.tx.begin_sub();
         let Open { changed_catalogs, .. } = *self;
-        let level =
-            Level { events: Some(self.keys.mark()), changed_catalogs, ..Level::default() };
+        let level = Level { events: Some(self.keys.mark()), changed_catalogs, ..Level::default() };
         self.subs.push(level);
     }
 

@@ -17,8 +17,7 @@ use forebay_access::heap::{Author, Changer, Heap, RowJudge};
 use forebay_access::toast::{Plan, Storer, ToastTable, has_pointers, is_wide, pointers};
 use forebay_catalog::schema::PG_TOAST;
 use forebay_catalog::{
-    ColumnDef, FilePlace, Table, create_toast_table, needs_toast_table,
-    temp_toast_namespace,
+    ColumnDef, FilePlace, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
 };
 use forebay_format::varlena::{ToastPointer, Varlena, decode};
 use forebay_format::{HeapTuple, ItemPointer};

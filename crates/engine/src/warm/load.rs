@@ -37,8 +37,7 @@ pub(super) fn load(core: &Arc<Core>) {
     };
     let room = core.pool.summary().unused as usize;
     let mut load = Load { core, room, read: 0 };
-    let by_database: Vec<&[PageTag]> =
-        list.pages.chunk_by(|a, b| a.rel.db == b.rel.db).collect();
+    let by_database: Vec<&[PageTag]> = list.pages.chunk_by(|a, b| a.rel.db == b.rel.db).collect();
     let (shared, own): (Vec<_>, Vec<_>) =
         by_database.into_iter().partition(|pages| pages[0].rel.db == SHARED);
     let mut shared = shared.first().copied().unwrap_or_default();

@@ -10,8 +10,8 @@
 //!   start ─ load, database by database ─ every autoprewarm_interval: dump ─ ... ─ clean stop: dump
 //! ```
 //!
-//! A stop before all is read leaves the file as it is. Whatever is wrong with the file or a relation
-//! costs only that: the log tells, and the rest is read.
+//! A stop before all is read leaves the file as it is. Whatever is wrong with the file or a
+//! relation costs only that: the log tells, and the rest is read.
 
 mod block_list;
 mod load;

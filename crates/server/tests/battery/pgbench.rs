@@ -24,7 +24,7 @@ const CLIENTS: [u64; 3] = [1, 8, 64];
 /// Transactions that are there before a server is killed.
 const BEFORE_KILL: i64 = 500;
 
-/// pgbench's usual transaction, sent at once. Rows are locked in one order, so there is no deadlock.
+/// pgbench's usual transaction, sent at once. Rows are locked in one order: there is no deadlock.
 const PIPELINE: &str = "\\set aid random(1, 100000 * :scale)
 \\set bid random(1, 1 * :scale)
 \\set tid random(1, 10 * :scale)
@@ -88,7 +88,8 @@ impl Load {
 
     /// Runs transactions by so many clients.
     fn run(&self, clients: u64, arguments: &[&str]) {
-        let (each, clients) = (self.transactions.div_ceil(clients).to_string(), clients.to_string());
+        let (each, clients) =
+            (self.transactions.div_ceil(clients).to_string(), clients.to_string());
         let threads = if clients == "1" { "1" } else { "2" };
         let fixed = ["-n", "-c", &clients, "-j", threads, "-t", &each];
         must(&mut self.pgbench(&[&fixed, arguments].concat()));
@@ -118,7 +119,8 @@ impl Load {
     fn run_to_the_kill(&self, folder: &Path, server: Forebay) -> i64 {
         let prefix = folder.join("acknowledged");
         let prefix = format!("--log-prefix={}", prefix.display());
-        let mut pgbench = self.pgbench(&["-n", "-c", "8", "-j", "2", "-T", "3600", "--log", &prefix]);
+        let mut pgbench =
+            self.pgbench(&["-n", "-c", "8", "-j", "2", "-T", "3600", "--log", &prefix]);
         let mut running = pgbench.stderr(Stdio::null()).spawn().expect("pgbench starts");
         let enough = self.history + BEFORE_KILL;
         let question = format!("select count(*) >= {enough} from pgbench_history");
@@ -128,8 +130,10 @@ impl Load {
         }
         server.kill();
         running.wait().expect("pgbench ends without its server");
-        let logs = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("a file"));
-        let logs = logs.filter(|file| file.file_name().to_string_lossy().starts_with("acknowledged"));
+        let logs =
+            std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("a file"));
+        let logs =
+            logs.filter(|file| file.file_name().to_string_lossy().starts_with("acknowledged"));
         let lines = logs.map(|log| {
             let text = std::fs::read_to_string(log.path()).expect("a log of pgbench's");
             std::fs::remove_file(log.path()).expect("it can be removed");

@@ -43,7 +43,12 @@ const MOST_PLANS: usize = 512;
 
 impl KeyPlans {
     /// A plan, and whether it was good at this version.
-    pub(super) fn get(&self, key: Oid, query: KeyQuery, version: u64) -> Option<(Arc<KeyPlan>, bool)> {
+    pub(super) fn get(
+        &self,
+        key: Oid,
+        query: KeyQuery,
+        version: u64,
+    ) -> Option<(Arc<KeyPlan>, bool)> {
         let (at, plan) = self.0.get(&(key, query))?;
         Some((Arc::clone(plan), *at == version))
     }

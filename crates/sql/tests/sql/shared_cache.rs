@@ -1,8 +1,8 @@
 //! What all sessions know of tables and sequences is what the catalogs say, after each statement
 //! of the golden files, whatever it changes
 
-use crate::support;
 use crate::fixture::open;
+use crate::support;
 use forebay_engine::{SequenceInfo, Session, Table};
 use forebay_sql::TransactionStatus;
 use std::collections::BTreeSet;
