@@ -1,5 +1,5 @@
-//! The cleaner (bgwriter): keeps clean buffers ahead of the clock's hand and of the queue's turns, so
-//! that a backend that needs a buffer does not wait for a write.
+//! The cleaner (bgwriter): keeps clean buffers ahead of the clock's hand and of the queue's turns,
+//! so that a backend that needs a buffer does not wait for a write.
 //!
 //! ```text
 //!     hand, turn               wake                        clean_to
@@ -13,8 +13,8 @@
 //! The number of clean buffers that it aims at follows from the rate at which buffers were taken
 //! lately, and how far it looks from the rate at which the hand and the turns moved. These rates
 //! rise at once and fall slowly. The cleaner runs after its delay, and earlier if it is woken: when
-//! the hand or the turns have come half of the way, or a search meets a dirty buffer. So it keeps up
-//! with a burst.
+//! the hand or the turns have come half of the way, or a search meets a dirty buffer. So it keeps
+//! up with a burst.
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
@@ -117,8 +117,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Returns how many clean victims there should be ahead, at most `most`; and how far to look for
-    /// them, at most at `all` positions.
+    /// Returns how many clean victims there should be ahead, at most `most`; and how far to look
+    /// for them, at most at `all` positions.
     fn wanted(&self, options: &CleanerOptions, most: u64, all: u64) -> (u64, u64) {
         let wanted = self.taken.expected(options).max(AT_LEAST).min(most as f64);
         let far = self.moved.expected(options).max(FAR_AT_LEAST).min(all as f64);
@@ -156,8 +156,8 @@ struct Round<'p> {
 }
 
 impl Round<'_> {
-    /// Cleans likely victims in the buffers from `from` on, until there are enough. Returns false if
-    /// the round is at its limit; and how far it came.
+    /// Cleans likely victims in the buffers from `from` on, until there are enough. Returns false
+    /// if the round is at its limit; and how far it came.
     fn clean_from(
         &mut self,
         backend: &mut Backend,

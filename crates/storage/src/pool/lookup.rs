@@ -67,8 +67,8 @@ impl BufferPool {
         pinned.then_some(buf)
     }
 
-    /// Gives a victim a tag and adds it to the table, with `flags` set. If the table already contains
-    /// the page, pins that buffer instead, and returns it and whether it is valid.
+    /// Gives a victim a tag and adds it to the table, with `flags` set. If the table already
+    /// contains the page, pins that buffer instead, and returns it and whether it is valid.
     pub(super) fn install(
         &self,
         victim: u32,

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! An epoch is a number that grows with `time`. The word has its lowest 11 bits, and ages of up to
-//! [`OLD`] epochs are told apart. Higher ones are made `OLD` again before they wrap around (`uses`).
+//! [`OLD`] epochs are told apart. Higher ones are made `OLD` again before they wrap around
+//! (`uses`).
 
 use super::trace_format::AccessKind;
 

@@ -240,8 +240,8 @@ impl BufferPool {
         if !search.may_wait {
             return Ok(Candidate::None);
         }
-        // All are pinned, perhaps by writes of this search. One that fails ends the search only if so
-        // many others have failed too.
+        // All are pinned, perhaps by writes of this search. One that fails ends the search only if
+        // so many others have failed too.
         self.counters.victims_waited.add(u64::from(!search.started.is_empty()));
         self.await_buffer(io)?;
         Ok(Candidate::LookAgain)
@@ -335,8 +335,8 @@ impl BufferPool {
 
     // ---- the queue
 
-    /// Pins the buffer whose turn is next if it is free, and the hand sees no free one: a page leaves
-    /// only when all buffers have pages.
+    /// Pins the buffer whose turn is next if it is free, and the hand sees no free one: a page
+    /// leaves only when all buffers have pages.
     fn free_in_queue(&self) -> Option<u32> {
         let buf = self.places.in_queue(self.places.turn());
         let state = self.desc(buf).load();

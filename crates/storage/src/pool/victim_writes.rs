@@ -70,8 +70,8 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Waits for the first of the search's writes, and pins its victim if it is idle. A failed write
-    /// is ignored if another one succeeds.
+    /// Waits for the first of the search's writes, and pins its victim if it is idle. A failed
+    /// write is ignored if another one succeeds.
     pub(crate) fn await_started(
         &self,
         io: &mut aio::IoBackend,

@@ -181,8 +181,8 @@ fn the_cleaner_works_ahead_of_the_clock() {
     let mut cleaner = Cleaner::default();
     let options = CleanerOptions { max_pages: 40, ..CleanerOptions::default() };
     drop(pool.read(&mut backend, tag(100), Strategy::Normal).unwrap());
-    // It keeps a quarter of a small clock clean, and another quarter when those are taken; and three
-    // of the queue's four pages, of which none is taken.
+    // It keeps a quarter of a small clock clean, and another quarter when those are taken; and
+    // three of the queue's four pages, of which none is taken.
     let mut next = 101;
     for cleaned in [15 + 3, 15, 15] {
         let report = cleaner.step(&pool, &mut backend, &options).unwrap();

@@ -3,8 +3,8 @@
 //!
 //! The buffer pool does the same (`victim` there); a test compares them reference by reference.
 //!
-//! Time is counted in misses (a hit counts a 64th), in epochs of a 64th of the pool. A page's age is
-//! the time since its last use; its distance is that between its last two. Most of the pool is a
+//! Time is counted in misses (a hit counts a 64th), in epochs of a 64th of the pool. A page's age
+//! is the time since its last use; its distance is that between its last two. Most of the pool is a
 //! clock of pages. A page that is read first goes through a queue of a 16th of the pool, unless the
 //! hand finds a page on the clock, within a few steps, that gives way to it:
 //!
@@ -14,9 +14,9 @@
 //! | used by bulk accesses only | lower than its age | it is a pool old |
 //! | used by others | lower than its age, and no scan asks | it is 16 pools old |
 //!
-//! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue.
-//! A ghost or a second use in the queue tells a page's distance. So a scan of new pages uses what is
-//! idle, pages of a loop don't replace each other, and pages in use stay, whatever is scanned. Uses
+//! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue. A ghost or
+//! a second use in the queue tells a page's distance. So a scan of new pages uses what is idle,
+//! pages of a loop don't replace each other, and pages in use stay, whatever is scanned. Uses
 //! within one epoch count once: they belong together.
 
 use forebay_storage::AccessKind;
