@@ -362,11 +362,9 @@ impl Descriptor {
 
     /// Pins an unpinned buffer, if its state is still this one.
     pub(crate) fn claim(&self, state: u64) -> bool {
-        let claimed = refcount(state) == 0
-            && (self.state)
-                .compare_exchange(state, state + REF_ONE, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok();
-        claimed
+        let pinned = state + REF_ONE;
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        refcount(state) == 0 && self.state.compare_exchange(state, pinned, success, failure).is_ok()
     }
 
     /// Sets class and epoch for a page that comes to a buffer of the caller's. In the queue it is

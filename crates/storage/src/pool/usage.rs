@@ -101,11 +101,12 @@ impl Use {
     /// they belong together.
     pub(crate) fn mark(self, state: u64) -> u64 {
         let since = elapsed(self.now, last_use(state));
+        if since == 0 && state & QUEUED == 0 {
+            return state; // As most uses find it.
+        }
         let class = state & CLASS_MASK;
         let class = if state & QUEUED != 0 {
             QUEUED | (self.access as u64) << CLASS_AT
-        } else if since == 0 {
-            class
         } else if self.access == AccessKind::Normal {
             Class::VALUED << CLASS_AT
         } else {
