@@ -89,8 +89,10 @@ mod tests {
 
     /// Well-mixed hashes.
     fn hash(n: u64) -> u64 {
-        let m = u128::from(n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        (m >> 64) as u64 ^ m as u64
+        let step = |h: u64, shift: u32, by: u64| (h ^ h >> shift).wrapping_mul(by);
+        let h = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let h = step(step(h, 30, 0xBF58_476D_1CE4_E5B9), 27, 0x94D0_49BB_1331_11EB);
+        h ^ h >> 31
     }
 
     #[test]
