@@ -53,6 +53,14 @@ planted_bugs! {
     DatabaseCopyNotSynced,
     /// The creation of a relation's file is not logged.
     FileCreationNotLogged,
+    /// The creation of an unlogged table's init fork is not logged.
+    InitForkNotLogged,
+    /// The page of an unlogged index's init fork is not logged.
+    InitPageNotLogged,
+    /// The pages of a relation that moves to another tablespace, or becomes logged, are not logged.
+    MovedPagesNotLogged,
+    /// A relation map takes its name before its contents are durable.
+    RelationMapNotSynced,
     /// A commit's record does not tell which files it removes.
     CommitForgetsDroppedFiles,
     /// The names of files that were dropped may come back after a checkpoint.

@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::schema::{
     PG_AUTHID, PG_AUTHID_OID_INDEX, PG_AUTHID_ROLNAME_INDEX, PG_DATABASE,
     PG_DATABASE_DATNAME_INDEX, PG_DATABASE_OID_INDEX, PG_DB_ROLE_SETTING,
-    PG_DB_ROLE_SETTING_DATABASEID_ROL_INDEX, PG_EVENT_TRIGGER,
+    PG_DB_ROLE_SETTING_DATABASEID_ROL_INDEX, PG_DEFAULT_ACL, PG_EVENT_TRIGGER,
 };
 
 /// pg_database.datconnlimit of a database whose DROP was cut short.
@@ -193,6 +193,17 @@ impl Reader<'_> {
         self.read(Rows::All(&PG_EVENT_TRIGGER), ENABLED + 1, &mut |_, row, _| {
             found |= Row(row, PG_EVENT_TRIGGER.name).char(ENABLED)? != b'D';
             Ok(!found)
+        })?;
+        Ok(found)
+    }
+
+    /// Roles with default privileges, the namespaces (0: all), and the kinds of objects.
+    pub(crate) fn default_privileges(&mut self) -> Result<Vec<(Oid, Oid, u8)>, CatalogError> {
+        let mut found = Vec::new();
+        self.read(Rows::All(&PG_DEFAULT_ACL), 4, &mut |_, row, _| {
+            let row = Row(row, PG_DEFAULT_ACL.name);
+            found.push((row.oid(1)?, row.oid(2)?, row.char(3)?));
+            Ok(true)
         })?;
         Ok(found)
     }

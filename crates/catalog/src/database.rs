@@ -66,6 +66,9 @@ pub struct Database {
     pub(crate) collations: Collations,
     /// Whether it has event triggers, which nothing here makes or runs.
     pub(crate) has_event_triggers: OnceLock<bool>,
+    /// Roles with default privileges, which nothing here makes: the namespace (0: all), the kind of
+    /// object.
+    pub(crate) default_privileges: OnceLock<Vec<(Oid, Oid, u8)>>,
     pub(crate) maps: RelationMaps,
     pub(crate) heaps: Arc<Heaps>,
     pub(crate) xacts: Arc<XactManager>,
@@ -88,6 +91,7 @@ impl Database {
             operator_classes: Mutex::default(),
             collations,
             has_event_triggers: OnceLock::new(),
+            default_privileges: OnceLock::new(),
             maps,
             heaps: Arc::clone(&shared.heaps),
             xacts: Arc::clone(&shared.xacts),
@@ -114,6 +118,22 @@ impl Database {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails if what a role creates in a namespace, of a kind (r: tables, S: sequences, n:
+    /// schemas), would have default privileges.
+    pub(crate) fn check_default_privileges(
+        &self,
+        (role, namespace, kind): (Oid, Oid, u8),
+    ) -> Result<(), CatalogError> {
+        let applies = |&(of, within, what): &(Oid, Oid, u8)| {
+            of == role && what == kind && [0, namespace].contains(&within)
+        };
+        if !self.default_privileges.get().is_some_and(|all| all.iter().any(applies)) {
+            return Ok(());
+        }
+        let message = "default privileges are not supported, and the new object's owner has some";
+        Err(CatalogError::refused("0A000", message))
     }
 
     /// Forgets what is known of a relation whose file is gone.

@@ -12,7 +12,9 @@ use crate::database::Database;
 use crate::error::CatalogError;
 use crate::inplace::Advanced;
 use crate::objects::Object;
+use crate::privileges::give_privileges;
 use crate::reader::{Reader, Rows};
+use crate::row::Row;
 use crate::schema::{PG_CLASS, PG_DATABASE, PG_DATABASE_OID_INDEX};
 use crate::writer::Writer;
 
@@ -74,11 +76,13 @@ pub fn change_database(
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = writer.row(&PG_DATABASE_OID_INDEX, oid)?;
     for (name, value) in changes {
+        if let ("datdba", Datum::Oid(owner)) = (*name, value) {
+            let old = Row(&found.values, PG_DATABASE.name).oid(PG_DATABASE.place("datdba"))?;
+            give_privileges(&mut found.values, PG_DATABASE.place("datacl"), (old, *owner))?;
+            writer.change_owner(Object::new(PG_DATABASE.oid, oid), *owner)?;
+        }
         if let Some(place) = found.values.get_mut(PG_DATABASE.place(name)) {
             *place = value.clone();
-        }
-        if let ("datdba", Datum::Oid(owner)) = (*name, value) {
-            writer.change_owner(Object::new(PG_DATABASE.oid, oid), *owner)?;
         }
     }
     writer.update(PG_DATABASE.oid, found.tid, &found.values)?;

@@ -85,8 +85,9 @@ impl Databases {
         let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
         let database = Arc::new(Database::new(maps, &self.shared, collations));
         let snapshot = self.shared.xacts.snapshot(&database.transaction());
-        let found = Reader::new(&database, backend, snapshot).has_event_triggers()?;
-        let _ = database.has_event_triggers.set(found);
+        let mut reader = Reader::new(&database, backend, snapshot);
+        let _ = database.has_event_triggers.set(reader.has_event_triggers()?);
+        let _ = database.default_privileges.set(reader.default_privileges()?);
         database.drop_stale_temporary(backend)?;
         self.open.write().insert(place.0, Arc::clone(&database));
         Ok(database)

@@ -154,10 +154,11 @@ pub fn create_table(
 ) -> Result<RelFileLocator, CatalogError> {
     let NewTable { namespace, name, columns, checks, options } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
+    let owner = writer.owner();
+    database.check_default_privileges((owner, namespace, b'r'))?;
     let locator = create_file(&mut writer, files)?;
     let oid = locator.rel;
     let types = table_types(&mut writer, namespace, name)?;
-    let owner = writer.owner();
     let class = ClassRow {
         oid,
         name,
@@ -355,6 +356,8 @@ pub(crate) fn create_file(
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
             database.heaps.pool.smgr().create(locator, Fork::Init, false)?;
+            let aio = writer.backend.io.aio();
+            forebay_aio::planted_bug!(aio, InitForkNotLogged, return Ok(locator));
             log_file(database, writer.backend, (locator, Fork::Init), xid)?;
         }
         Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use std::collections::HashSet;
+
 use forebay_format::RelFileLocator;
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
@@ -423,6 +425,15 @@ pub(crate) fn targets_of(
     for object in objects {
         find_targets(writer, (*object, false, *object), &mut targets, &mut Vec::new())?;
     }
+    // Columns go with their tables.
+    let relations = targets.iter().map(|target| target.object);
+    let relations: HashSet<Oid> = relations
+        .filter(|object| object.class == CLASSES && object.column == 0)
+        .map(|object| object.oid)
+        .collect();
+    targets.retain(|Target { object, .. }| {
+        object.class != CLASSES || object.column == 0 || !relations.contains(&object.oid)
+    });
     Ok(targets)
 }
 

@@ -53,6 +53,7 @@ mod like;
 mod limits;
 mod lookup;
 mod maps;
+mod membership;
 mod names;
 pub mod nodes;
 mod object_rows;
@@ -63,6 +64,7 @@ mod open_collations;
 mod options;
 mod owned;
 mod owners;
+mod privileges;
 mod reader;
 mod relation_ddl;
 mod relation_files;
@@ -139,6 +141,7 @@ pub use known_tables::KnownTables;
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
+pub use membership::{MemberOptions, Membership, grant_role, revoke_role};
 pub use oids::{OidCounter, RESERVED_OIDS};
 pub use oldest::DatabaseIds;
 pub use options::{
@@ -155,12 +158,12 @@ pub use relation_ddl::{
 pub use relation_files::RelationFiles;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use role_ddl::{
-    MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,
-    grant_role, revoke_role, role_named,
+    RoleChange, SettingChange, alter_role, change_settings, create_role, drop_roles, rename_role,
+    role_named,
 };
 pub use row_source::{RowSource, ValuesSink};
 pub use rows::OldestIds;
-pub use schema_ddl::{alter_schema, create_schema, drop_schema};
+pub use schema_ddl::{alter_schema, create_schema, drop_schemas};
 pub use sequence_def::{SequenceDef, SequenceInfo, SequenceOptions};
 pub use sequences::{
     NewSequence, SequenceOwner, alter_sequence, create_sequence, rename_relation, replace_sequence,

@@ -37,17 +37,19 @@ impl RelationMaps {
         Ok(RelationMaps { shared: Arc::new(shared), local: None })
     }
 
-    /// Fails if a database that has a map has a damaged one.
+    /// Fails if a database that has a map has a damaged one. A crash may have cut off a copy of a
+    /// database file by file, and left one that is empty or unwritten: that is for who enters it.
     pub fn check_all(io: &mut aio::IoBackend, dir: &Path) -> Result<(), CatalogError> {
         let maps = RelationMaps::read_shared(io, dir)?;
         let names = Arc::clone(io.aio().namespace());
         for folder in forebay_storage::database_dirs(names.as_ref(), dir)? {
-            if names.exists(&folder.join(MAP_FILE))? {
-                let local = Some(LocalMap {
-                    database: 0,
-                    tablespace: 0,
-                    map: read_map(io, &folder.join(MAP_FILE))?,
-                });
+            let file = folder.join(MAP_FILE);
+            if names.exists(&file)? {
+                if is_unwritten(&io.read_file(&file)?) {
+                    continue;
+                }
+                let map = read_map(io, &file)?;
+                let local = Some(LocalMap { database: 0, tablespace: 0, map });
                 let maps = RelationMaps { shared: Arc::clone(&maps.shared), local };
                 maps.local(&PG_CLASS)?;
                 maps.local(&PG_ATTRIBUTE)?;
@@ -129,6 +131,11 @@ impl RelationMaps {
 /// A relation without a file of its own is not in the map either.
 pub(crate) fn unmapped(name: &str) -> CatalogError {
     CatalogError::corrupt(format!("could not find relation mapping for relation \"{name}\""))
+}
+
+/// Whether these are the bytes of a file that was made, and then not written.
+fn is_unwritten(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn read_map(io: &mut aio::IoBackend, path: &Path) -> Result<RelMap, CatalogError> {

@@ -5,12 +5,15 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::Oid;
 
-use crate::catalog_oids::{CLASSES, COLLATIONS, DATABASES, NAMESPACES, ROLES, TABLESPACES};
+use crate::catalog_oids::{
+    CLASSES, COLLATIONS, DATABASES, MEMBERSHIPS, NAMESPACES, ROLES, TABLESPACES,
+};
 use crate::collation_ddl::{CollationChange, alter_collation};
 use crate::database::Database;
 use crate::describe::describe;
 use crate::dropping::{Dropped, drop_cascading};
 use crate::error::CatalogError;
+use crate::membership::drop_grant;
 use crate::objects::Object;
 use crate::relation_ddl::set_relation_owner;
 use crate::schema_ddl::alter_schema;
@@ -98,7 +101,7 @@ pub fn drop_owned(
 ) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     writer.path = path;
-    let mut objects: Vec<Object> = Vec::new();
+    let (mut objects, mut grants) = (Vec::<Object>::new(), Vec::new());
     for role in roles {
         for found in writer.shared_dependents((ROLES, *role))? {
             if ![0, database.oid].contains(&found.database) {
@@ -108,6 +111,7 @@ pub fn drop_owned(
                 OWNER if found.database == database.oid => objects.push(found.object),
                 // What all databases share stays.
                 OWNER => {}
+                PRIVILEGE if found.object.class == MEMBERSHIPS => grants.push(found.object.oid),
                 PRIVILEGE => {
                     let what = describe(&mut writer, found.object)?;
                     let message = format!("revoking privileges on {what} is not supported");
@@ -125,6 +129,7 @@ pub fn drop_owned(
     objects.sort_by_key(|object| std::cmp::Reverse(object.oid));
     objects.dedup();
     let dropped = drop_cascading(&mut writer, &objects, cascade)?;
+    grants.into_iter().try_for_each(|grant| drop_grant(&mut writer, grant))?;
     writer.next_command()?;
     Ok(dropped)
 }

@@ -6,12 +6,15 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEPENDENCIES, INDEXES, NAMESPACES, TYPES};
+use crate::catalog_oids::{
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, INDEXES, NAMESPACES, TYPES,
+};
 use crate::database::Database;
 use crate::describe::describe;
 use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::objects::{Depends, Object};
+use crate::privileges::give_privileges;
 use crate::row::Row;
 use crate::row_changes::set;
 use crate::schema::{
@@ -99,12 +102,10 @@ pub fn set_relation_owner(
         let mut found = writer.row(&PG_CLASS_OID_INDEX, oid)?;
         let row = Row(&found.values, PG_CLASS.name);
         let (kind, row_type, toast) = (row.char(KIND)?, row.oid(ROW_TYPE)?, row.oid(TOAST)?);
-        if row.oid(OWNER)? != owner {
-            let shared = found.values.get(PRIVILEGES).is_some_and(|value| *value != Datum::Null);
-            if shared || has_column_privileges(&mut writer, oid)? {
-                let message = "changing the owner of a relation with privileges is not supported";
-                return Err(CatalogError::refused("0A000", message));
-            }
+        let old = row.oid(OWNER)?;
+        if old != owner {
+            give_privileges(&mut found.values, PRIVILEGES, (old, owner))?;
+            give_column_privileges(&mut writer, oid, (old, owner))?;
             put(&mut found.values, OWNER, Datum::Oid(owner));
             writer.update(CLASSES, found.tid, &found.values)?;
             if !matches!(kind, b'i' | b't') {
@@ -126,19 +127,31 @@ pub fn set_relation_owner(
     writer.next_command()
 }
 
-/// Whether somebody has privileges on single columns of a relation.
-fn has_column_privileges(writer: &mut Writer<'_>, relation: Oid) -> Result<bool, CatalogError> {
+/// Privileges on single columns of a relation that gets another owner.
+fn give_column_privileges(
+    writer: &mut Writer<'_>,
+    relation: Oid,
+    owners: (Oid, Oid),
+) -> Result<(), CatalogError> {
     let place = PG_ATTRIBUTE.place("attacl");
     let of_relation = [Datum::Oid(relation)];
-    let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &of_relation), place + 1)?;
-    Ok(found.iter().any(|found| found.values.get(place).is_some_and(|acl| *acl != Datum::Null)))
+    for mut found in writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &of_relation), usize::MAX)? {
+        if found.values.get(place).is_some_and(|list| *list != Datum::Null) {
+            give_privileges(&mut found.values, place, owners)?;
+            writer.update(ATTRIBUTES, found.tid, &found.values)?;
+        }
+    }
+    Ok(())
 }
 
 /// A table's type and the array of it have its owner.
 fn own_types(writer: &mut Writer<'_>, row_type: Oid, owner: Oid) -> Result<(), CatalogError> {
     for oid in types_of(writer, row_type)? {
         let mut found = writer.row(&PG_TYPE_OID_INDEX, oid)?;
-        put(&mut found.values, PG_TYPE.place("typowner"), Datum::Oid(owner));
+        let place = PG_TYPE.place("typowner");
+        let old = Row(&found.values, PG_TYPE.name).oid(place)?;
+        give_privileges(&mut found.values, PG_TYPE.place("typacl"), (old, owner))?;
+        put(&mut found.values, place, Datum::Oid(owner));
         writer.update(TYPES, found.tid, &found.values)?;
     }
     Ok(())

@@ -27,7 +27,7 @@ use crate::schema::{
     PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG,
     PG_CLASS, PG_CLASS_OID_INDEX, PG_CLASS_RELNAME_NSP_INDEX, PG_INDEX, PG_INDEX_INDEXRELID_INDEX,
     PG_INDEX_INDRELID_INDEX, PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, PG_NAMESPACE_OID_INDEX,
-    PG_OPCLASS, PG_OPCLASS_OID_INDEX, PG_TOAST,
+    PG_OPCLASS, PG_OPCLASS_OID_INDEX, PG_PUBLICATION_REL_PRRELID_PRPUBID_INDEX, PG_TOAST,
 };
 use crate::stored_expr::tree_text;
 use crate::table::{Column, Limits, Table};
@@ -40,6 +40,16 @@ const MISSING_VALUE: usize = PG_ATTRIBUTE.place("attmissingval");
 const NAMESPACE_COLUMNS: usize = PG_NAMESPACE.place("nspname") + 1;
 
 impl Reader<'_> {
+    /// Whether a relation is part of a publication.
+    pub fn is_published(&mut self, relation: Oid) -> Result<bool, CatalogError> {
+        let (index, mut found) = (&PG_PUBLICATION_REL_PRRELID_PRPUBID_INDEX, false);
+        self.read(Rows::Of((index, &[Datum::Oid(relation)])), 0, &mut |_, _, _| {
+            found = true;
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
     pub(crate) fn classes(&mut self, rows: Rows<'_>) -> Result<Vec<Class>, CatalogError> {
         let mut found = Vec::new();
         self.read(rows, CLASS_COLUMNS, &mut |tid, row, tuple| {

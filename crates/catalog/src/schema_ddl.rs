@@ -11,6 +11,7 @@ use crate::database::Database;
 use crate::dropping::{Dropped, drop_cascading};
 use crate::error::CatalogError;
 use crate::objects::Object;
+use crate::privileges::give_privileges;
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::rows::namespace_datums;
@@ -55,6 +56,7 @@ pub fn create_schema(
     name: &str,
     owner: Oid,
 ) -> Result<Oid, CatalogError> {
+    database.check_default_privileges((owner, 0, b'n'))?;
     let mut writer = Writer::begin(database, backend, tx)?;
     let oid = writer.free_oid(&PG_NAMESPACE_OID_INDEX)?;
     writer.insert(NAMESPACES, &namespace_datums(oid, name, owner))?;
@@ -73,6 +75,10 @@ pub fn alter_schema(
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = writer.row(&PG_NAMESPACE_OID_INDEX, oid)?;
+    if let Some(owner) = owner {
+        let old = Row(&found.values, PG_NAMESPACE.name).oid(PG_NAMESPACE.place("nspowner"))?;
+        give_privileges(&mut found.values, PG_NAMESPACE.place("nspacl"), (old, owner))?;
+    }
     let mut set = |column: &str, value: Datum<'static>| {
         if let Some(place) = found.values.get_mut(PG_NAMESPACE.place(column)) {
             *place = value;
@@ -89,18 +95,19 @@ pub fn alter_schema(
     writer.next_command()
 }
 
-/// Drops a schema; with `cascade` all that is in it. Messages name what is in a namespace of `path`
-/// without it. Returns what goes along, for a notice.
-pub fn drop_schema(
+/// Drops schemas; with `cascade` all that is in them. Messages name what is in a namespace of
+/// `path` without it. Returns what goes along, for a notice.
+pub fn drop_schemas(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    (oid, path): (Oid, Vec<Oid>),
+    (oids, path): (&[Oid], Vec<Oid>),
     cascade: bool,
 ) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     writer.path = path;
-    let dropped = drop_cascading(&mut writer, &[Object::new(NAMESPACES, oid)], cascade)?;
+    let objects: Vec<Object> = oids.iter().map(|oid| Object::new(NAMESPACES, *oid)).collect();
+    let dropped = drop_cascading(&mut writer, &objects, cascade)?;
     writer.next_command()?;
     Ok(dropped)
 }

@@ -196,9 +196,10 @@ pub fn create_sequence(
 ) -> Result<RelFileLocator, CatalogError> {
     let NewSequence { namespace, name, def, tuple } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
+    let owner = writer.owner();
+    database.check_default_privileges((owner, namespace, b'S'))?;
     let locator = create_file(&mut writer, files)?;
     let oid = locator.rel;
-    let owner = writer.owner();
     let class = ClassRow {
         oid,
         name,

@@ -18,8 +18,9 @@ use crate::schema::{
 };
 use crate::writer::{Found, Writer};
 
-/// pg_shdepend.deptype of an object's owner.
+/// pg_shdepend.deptype of an object's owner, and of a role with privileges on it.
 const OWNER: u8 = b'o';
+const PRIVILEGE: u8 = b'a';
 
 /// Whether the objects of a catalog belong to all databases.
 fn is_shared(class: Oid) -> bool {
@@ -47,6 +48,12 @@ impl Writer<'_> {
         self.note_shared(database, object, (PG_AUTHID.oid, owner), OWNER)
     }
 
+    /// Notes a role without which an object is nothing: who has granted a membership.
+    pub(crate) fn note_privilege(&mut self, object: Object, role: Oid) -> Result<(), CatalogError> {
+        let database = self.database_of(object.class);
+        self.note_shared(database, object, (PG_AUTHID.oid, role), PRIVILEGE)
+    }
+
     fn note_shared(
         &mut self,
         database: Oid,
@@ -69,13 +76,18 @@ impl Writer<'_> {
         self.insert(SHARED_DEPENDENCIES, &row)
     }
 
-    /// Notes that an object has another owner.
+    /// Notes that an object has another owner, who as such depends on no privileges.
     pub(crate) fn change_owner(&mut self, object: Object, owner: Oid) -> Result<(), CatalogError> {
         let database = self.database_of(object.class);
         let key = [Datum::Oid(database), Datum::Oid(object.class), Datum::Oid(object.oid)];
         for found in self.rows((&PG_SHDEPEND_DEPENDER_INDEX, &key), 7)? {
             let row = Row(&found.values, PG_SHDEPEND.name);
-            if row.oid(4)? == PG_AUTHID.oid && row.char(6)? == OWNER {
+            let is_gone = match row.char(6)? {
+                OWNER => true,
+                PRIVILEGE => row.oid(5)? == owner,
+                _ => false,
+            };
+            if is_gone && row.oid(4)? == PG_AUTHID.oid {
                 self.delete(SHARED_DEPENDENCIES, &found)?;
             }
         }

@@ -7,8 +7,10 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::TABLESPACES;
 use crate::database::Database;
+use crate::describe::describe_dependents;
 use crate::error::CatalogError;
 use crate::objects::Object;
+use crate::privileges::give_privileges;
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::schema::{PG_TABLESPACE, PG_TABLESPACE_OID_INDEX, PG_TABLESPACE_SPCNAME_INDEX};
@@ -21,6 +23,19 @@ impl Reader<'_> {
         let key = [Datum::text(name)];
         self.read(Rows::Of((&PG_TABLESPACE_SPCNAME_INDEX, &key)), 1, &mut |_, row, _| {
             found = Some(Row(row, PG_TABLESPACE.name).oid(0)?);
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+}
+
+impl Reader<'_> {
+    /// The name of a tablespace.
+    pub fn tablespace_name(&mut self, oid: Oid) -> Result<Option<String>, CatalogError> {
+        let mut found = None;
+        let key = [Datum::Oid(oid)];
+        self.read(Rows::Of((&PG_TABLESPACE_OID_INDEX, &key)), 2, &mut |_, row, _| {
+            found = Some(Row(row, PG_TABLESPACE.name).name(1)?.to_owned());
             Ok(false)
         })?;
         Ok(found)
@@ -54,6 +69,10 @@ pub fn alter_tablespace(
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = writer.row(&PG_TABLESPACE_OID_INDEX, oid)?;
+    if let Some(owner) = owner {
+        let old = Row(&found.values, PG_TABLESPACE.name).oid(2)?;
+        give_privileges(&mut found.values, PG_TABLESPACE.place("spcacl"), (old, owner))?;
+    }
     let mut set = |at: usize, value: Datum<'static>| {
         if let Some(place) = found.values.get_mut(at) {
             *place = value;
@@ -70,20 +89,25 @@ pub fn alter_tablespace(
     writer.next_command()
 }
 
-/// Drops the row of a tablespace, and what is noted of it. 2BP01 if something depends on it.
+/// Drops the row of a tablespace, and what is noted of it. 2BP01 if something depends on it;
+/// messages name what is in a namespace of `path` without it.
 pub fn drop_tablespace(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     oid: Oid,
+    path: Vec<Oid>,
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
     let found = writer.row(&PG_TABLESPACE_OID_INDEX, oid)?;
-    if !writer.shared_dependents((TABLESPACES, oid))?.is_empty() {
+    let dependents = writer.shared_dependents((TABLESPACES, oid))?;
+    if !dependents.is_empty() {
+        let detail = describe_dependents(&mut writer, dependents)?;
         let name = Row(&found.values, PG_TABLESPACE.name).name(1)?.to_owned();
         let message =
             format!("tablespace \"{name}\" cannot be dropped because some objects depend on it");
-        return Err(CatalogError::refused("2BP01", message));
+        return Err(CatalogError::refused("2BP01", message).with_detail(detail));
     }
     writer.delete_shared_notes(Object::new(TABLESPACES, oid))?;
     writer.delete(TABLESPACES, &found)?;

@@ -31,8 +31,14 @@ pub(crate) fn set_locale(
     };
     row.collate = both(&new.collate, &source.collate);
     row.ctype = both(&new.ctype, &source.ctype);
+    for locale in [&mut row.collate, &mut row.ctype] {
+        // The C library's own name of it.
+        if locale == "POSIX" {
+            "C".clone_into(locale);
+        }
+    }
     for (name, locale) in [("LC_COLLATE", &row.collate), ("LC_CTYPE", &row.ctype)] {
-        check_libc(name, locale)?;
+        check_libc(name, locale, row.provider)?;
     }
     let own = match (&new.builtin_locale, &new.icu_locale) {
         (Some(_), _) if row.provider != b'b' => {
@@ -116,7 +122,7 @@ pub(crate) fn provided(row: &DatabaseRow) -> Result<(Provider, &str), EngineErro
 }
 
 /// Refuses a locale that the C library does not have, or one of another encoding.
-fn check_libc(name: &str, locale: &str) -> Result<(), EngineError> {
+fn check_libc(name: &str, locale: &str, of: u8) -> Result<(), EngineError> {
     let (provider, rules, deterministic) = (Provider::Libc, None, true);
     let definition =
         Definition { name: locale, provider, locale, ctype: locale, rules, deterministic };
@@ -128,7 +134,13 @@ fn check_libc(name: &str, locale: &str) -> Result<(), EngineError> {
         Err(_) => {
             let message = format!("invalid {name} locale name: \"{locale}\"");
             let error = EngineError::statement("42809", message);
-            Err(error.with_hint("If the locale name is specific to ICU, use ICU_LOCALE."))
+            let (whose, option) = match of {
+                b'b' => ("the builtin provider", "BUILTIN_LOCALE"),
+                b'i' => ("ICU", "ICU_LOCALE"),
+                _ => return Err(error),
+            };
+            let hint = format!("If the locale name is specific to {whose}, use {option}.");
+            Err(error.with_hint(hint))
         }
     }
 }

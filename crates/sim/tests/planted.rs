@@ -118,6 +118,7 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::RedoForgetsLeftSibling
         | PlantedBug::DeletedPageWithoutSafeXid => By::Trees,
         PlantedBug::CopiedPagesNotLogged
+        | PlantedBug::RelationMapNotSynced
         | PlantedBug::DatabaseDirectoryNotSynced
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
@@ -132,6 +133,9 @@ fn caught_by(bug: PlantedBug) -> By {
 fn ddl_bug(bug: PlantedBug) -> Option<By> {
     match bug {
         PlantedBug::FileCreationNotLogged
+        | PlantedBug::InitForkNotLogged
+        | PlantedBug::InitPageNotLogged
+        | PlantedBug::MovedPagesNotLogged
         | PlantedBug::CommitForgetsDroppedFiles
         | PlantedBug::DroppedNamesNotSynced
         | PlantedBug::OrphansStay

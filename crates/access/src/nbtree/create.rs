@@ -27,7 +27,9 @@ impl Index {
     /// Makes the initialization fork, an empty tree to which recovery takes an unlogged index back.
     /// It is logged.
     pub fn create_init(&self, backend: &mut Backend) -> Result<(), AccessError> {
-        Index { logged: true, ..self.clone() }.make_meta(backend, Fork::Init)
+        let mut index = Index { logged: true, ..self.clone() };
+        forebay_aio::planted_bug!(backend.io.aio(), InitPageNotLogged, index.logged = false);
+        index.make_meta(backend, Fork::Init)
     }
 
     fn make_meta(&self, backend: &mut Backend, fork: Fork) -> Result<(), AccessError> {

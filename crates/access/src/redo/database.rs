@@ -71,7 +71,8 @@ impl ResourceManager for DatabaseRedo {
 
 impl DatabaseRedo {
     /// Copies a database again: what is there may be a part of it. The source is as it was when it
-    /// was copied, or newer, since a checkpoint followed.
+    /// was copied, or newer, since a checkpoint followed. Or it was dropped before the end of the
+    /// backup that is recovered; then a later record drops the copy, or has its pages.
     fn copy(
         &self,
         record: &RedoRecord<'_>,
@@ -83,8 +84,7 @@ impl DatabaseRedo {
         written.map_err(storage(record))?;
         ctx.pool.drop_database(ctx.backend, to.db);
         let (smgr, io) = (ctx.pool.smgr(), &mut ctx.backend.io);
-        smgr.remove_database(to).map_err(storage(record))?;
-        smgr.copy_database(io, from, to).map_err(storage(record))
+        smgr.redo_copy(io, from, to).map_err(storage(record))
     }
 }
 
@@ -131,7 +131,7 @@ impl ResourceManager for TablespaceRedo {
                 let oid = tablespace::decode_drop(main).map_err(damaged(record))?;
                 ctx.before_files_go(record)?;
                 ctx.pool.smgr().close_files();
-                ctx.pool.smgr().remove_tablespace(oid).map(drop).map_err(storage(record))
+                ctx.pool.smgr().redo_remove_tablespace(oid).map_err(storage(record))
             }
             _ => Err(record.unsupported()),
         }

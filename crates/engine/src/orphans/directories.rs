@@ -81,6 +81,11 @@ pub(super) fn remove_tablespaces(
         let path = parent.join(oid.to_string());
         match standing(&owners, (oid, oid), since.has_tablespace(oid)) {
             Standing::Kept => {}
+            // A record would have PostgreSQL remove the other one's directory.
+            Standing::Left if core.pool.smgr().remove_second_link(oid)? => {
+                let path = path.display();
+                tracing::info!("removed \"{path}\": another tablespace has its location");
+            }
             Standing::Left => {
                 let (info, main) = (tablespace::DROP, tablespace::encode_drop(oid));
                 let logged = core.log_as(&mut backend.io, Rmgr::TBLSPC, info, &main)?;

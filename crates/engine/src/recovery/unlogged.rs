@@ -5,7 +5,7 @@
 //! This is done after redo, and is durable before the checkpoint that ends recovery. Until then a
 //! repeated recovery does it again. A clean stop keeps unlogged tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use forebay_aio::{AlignedBuf, IoBackend, OpenOptions};
@@ -20,7 +20,7 @@ impl Startup<'_> {
     /// Empties the unlogged tables of all databases, in all tablespaces.
     pub(super) fn empty_unlogged(&self, backend: &mut Backend) -> Result<(), EngineError> {
         let names = self.aio.namespace();
-        let mut tables = 0;
+        let (mut tables, mut replaced) = (0, HashSet::new());
         for dir in database_dirs(names.as_ref(), self.dir)? {
             let files = relation_files(names.as_ref(), &dir)?;
             let unlogged: BTreeSet<u32> = files
@@ -36,6 +36,7 @@ impl Startup<'_> {
                 self.pool.write_dirty(backend, WriteScope::All)?;
             }
             tables += unlogged.len();
+            replaced.extend(unlogged.iter().map(|number| dir.join(number.to_string())));
             for file in files.iter().filter(|file| unlogged.contains(&file.relation)) {
                 if file.fork != Fork::Init {
                     names.unlink(&dir.join(&file.name))?;
@@ -47,6 +48,8 @@ impl Startup<'_> {
             forebay_aio::planted_bug!(self.aio, RecoveryEmptiedDirectoriesNotSynced, continue);
             names.sync_dir(&dir)?;
         }
+        // Redo of a database's copy has made main forks, too.
+        self.pool.smgr().forget_replaced(&replaced);
         if tables > 0 {
             tracing::info!("emptied {tables} unlogged relations");
         }

@@ -62,6 +62,7 @@ impl Session {
         self.call(|session, core| {
             let source = session.lock_template(core, new)?;
             let row = session.new_database_row(core, new, &source)?;
+            session.wait_until_left(core, &source, true)?;
             let place = DatabasePlace { db: row.oid, spc: row.tablespace };
             let (tx, backend) = session.changing()?;
             insert_database(&core.database, backend, tx, &row, source.oid)?;
@@ -102,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Locks the template against whoever would enter it, and waits until nobody is in it.
+    /// Locks the template against whoever would enter it.
     fn lock_template(
         &mut self,
         core: &InDatabase,
@@ -119,7 +120,6 @@ impl Session {
             let error = EngineError::statement("55000", message);
             return Err(error.with_hint("Use DROP DATABASE to drop invalid databases."));
         }
-        self.wait_until_left(core, &source, true)?;
         Ok(source)
     }
 
@@ -221,11 +221,14 @@ impl Session {
         source: &DatabaseRow,
         tablespace: Oid,
     ) -> Result<(), EngineError> {
-        if !core.pool.smgr().tablespaces_of(source.oid)?.contains(&tablespace) {
+        if !core.pool.smgr().tablespaces_used_by(source.oid)?.contains(&tablespace) {
             return Ok(());
         }
-        let name = &source.name;
-        let message = format!("cannot assign new default tablespace \"{tablespace}\"");
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let (name, place) = (&source.name, reader.tablespace_name(tablespace)?);
+        let place = place.unwrap_or_else(|| tablespace.to_string());
+        let message = format!("cannot assign new default tablespace \"{place}\"");
         let detail = format!(
             "There is a conflict because database \"{name}\" already has some tables in this \
              tablespace."
@@ -340,7 +343,7 @@ impl Session {
         self.checkpoint_for(Causes::DEMAND)?;
         let xid = self.assigned(core)?;
         let smgr = core.pool.smgr();
-        for spc in smgr.tablespaces_of(source.oid)? {
+        for spc in smgr.tablespaces_used_by(source.oid)? {
             let from = DatabasePlace { db: source.oid, spc };
             let spc = if spc == source.tablespace { place.spc } else { spc };
             let to = DatabasePlace { db: place.db, spc };

@@ -1,11 +1,12 @@
 //! Schemas, roles, their settings, and comments.
 
 use forebay_catalog::schema::{
-    PG_AUTHID, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TABLESPACE, POSTGRES_ROLE,
+    PG_AUTHID, PG_CLASS, PG_DATABASE, PG_DB_ROLE_SETTING, PG_NAMESPACE, PG_TABLESPACE,
+    POSTGRES_ROLE,
 };
 use forebay_catalog::{
-    self as catalog, Commented, Going, MemberOptions, Named, Reader, RoleChange, RoleRow,
-    SettingChange, ddl,
+    self as catalog, Commented, Going, MemberOptions, Membership, Named, Reader, RoleChange,
+    RoleRow, SettingChange, ddl,
 };
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -110,20 +111,31 @@ impl Session {
         })
     }
 
-    /// Drops a schema; with `cascade` all that is in it. Returns what goes along, in words.
-    pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<Vec<String>, EngineError> {
+    /// Drops schemas together; with `cascade` all that is in them. Returns what goes along, in
+    /// words.
+    pub fn drop_schemas(
+        &mut self,
+        names: &[String],
+        cascade: bool,
+    ) -> Result<Vec<String>, EngineError> {
         self.call(|session, core| {
-            let oid = session.schema_to_change(core, name)?;
-            if oid < forebay_format::ids::FIRST_UNPINNED_OID && name != "public" {
-                let message = format!(
-                    "cannot drop schema {name} because it is required by the database system"
-                );
-                return Err(EngineError::statement("2BP01", message));
+            let mut oids: Vec<Oid> = Vec::with_capacity(names.len());
+            for name in names {
+                let oid = session.schema_to_change(core, name)?;
+                if oid < forebay_format::ids::FIRST_UNPINNED_OID && name != "public" {
+                    let message = format!(
+                        "cannot drop schema {name} because it is required by the database system"
+                    );
+                    return Err(EngineError::statement("2BP01", message));
+                }
+                session.lock_what_goes(core, Going::Schema(oid))?;
+                if !oids.contains(&oid) {
+                    oids.push(oid);
+                }
             }
-            session.lock_what_goes(core, Going::Schema(oid))?;
             let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            Ok(catalog::drop_schema(&core.database, backend, tx, (oid, path), cascade)?.0)
+            Ok(catalog::drop_schemas(&core.database, backend, tx, (&oids, path), cascade)?.0)
         })
     }
 
@@ -153,11 +165,13 @@ impl Session {
         })
     }
 
-    /// The name of the superuser with which the cluster was made. Superusers grant roles as it.
-    pub fn bootstrap_role_name(&mut self) -> Result<String, EngineError> {
-        let found = self.find_role(Named::Oid(POSTGRES_ROLE))?;
+    /// The superuser with which the cluster was made. Superusers grant roles as it.
+    fn bootstrap_role(&mut self, core: &InDatabase) -> Result<RoleRow, EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let found = reader.find_role(Named::Oid(POSTGRES_ROLE))?;
         let lost = || EngineError::corrupt(format!("pg_authid has no role {POSTGRES_ROLE}"));
-        Ok(found.ok_or_else(lost)?.name)
+        found.ok_or_else(lost)
     }
 
     /// Creates a role with these values in pg_authid.
@@ -184,14 +198,15 @@ impl Session {
         }
     }
 
-    /// Locks a role that is to be changed.
+    /// Locks a role that is to be changed against other changes. It may come to own things.
     fn role_to_change(&mut self, core: &InDatabase, name: &str) -> Result<RoleRow, EngineError> {
-        self.lock_role(core, name, LockMode::AccessExclusive)
+        self.lock_role(core, name, LockMode::ShareUpdateExclusive)
     }
 
     /// Changes values of a role in pg_authid.
     pub fn alter_role(&mut self, name: &str, with: &[RoleChange]) -> Result<(), EngineError> {
         self.call(|session, core| {
+            refuse_system_role(name)?;
             let role = session.role_to_change(core, name)?;
             let loses = with.iter().any(|(column, value)| {
                 *column == "rolsuper" && *value == forebay_types::Datum::Bool(false)
@@ -207,8 +222,8 @@ impl Session {
         })
     }
 
-    /// Renames a role.
-    pub fn rename_role(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
+    /// Renames a role. Whether it has lost its password, an MD5 hash of which the name was a part.
+    pub fn rename_role(&mut self, name: &str, to: &str) -> Result<bool, EngineError> {
         self.call(|session, core| {
             let role = session.role_to_change(core, name)?;
             if role.oid == session.acting.role || role.name == **session.session_user() {
@@ -220,87 +235,122 @@ impl Session {
             check_role_name(name)?;
             check_role_name(to)?;
             session.lock_role_name(core, to)?;
-            let with = [("rolname", forebay_types::Datum::string(to.to_owned()))];
             let (tx, backend) = session.changing()?;
-            Ok(catalog::alter_role(&core.database, backend, tx, role.oid, &with)?)
+            Ok(catalog::rename_role(&core.database, backend, tx, role.oid, to)?)
         })
     }
 
-    /// Drops a role.
-    pub fn drop_role(&mut self, name: &str) -> Result<(), EngineError> {
+    /// Drops roles together.
+    pub fn drop_roles(&mut self, names: &[String]) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let role = session.role_to_change(core, name)?;
-            if role.oid == session.acting.role {
-                return Err(EngineError::statement("55006", "current user cannot be dropped"));
+            let mut roles: Vec<RoleRow> = Vec::with_capacity(names.len());
+            for name in names {
+                let role = session.role_to_drop(core, name)?;
+                if roles.iter().all(|known| known.oid != role.oid) {
+                    roles.push(role);
+                }
             }
-            if role.oid == core.role || role.name == **session.session_user() {
-                return Err(EngineError::statement("55006", "session user cannot be dropped"));
-            }
-            if role.oid < forebay_format::ids::FIRST_UNPINNED_OID {
-                let message = format!(
-                    "cannot drop role {} because it is required by the database system",
-                    role.name
-                );
-                return Err(EngineError::statement("2BP01", message));
-            }
-            if core.sessions.has_role(role.oid) {
-                let message = format!("role \"{name}\" is used by a session");
-                return Err(EngineError::statement("55006", message));
-            }
+            let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            Ok(catalog::drop_role(&core.database, backend, tx, &role)?)
+            Ok(catalog::drop_roles(&core.database, backend, tx, &roles, path)?)
         })
     }
 
-    /// Makes a role a member of another. False: it is one already.
+    fn role_to_drop(&mut self, core: &InDatabase, name: &str) -> Result<RoleRow, EngineError> {
+        let role = self.lock_role(core, name, LockMode::AccessExclusive)?;
+        if role.oid == self.acting.role {
+            return Err(EngineError::statement("55006", "current user cannot be dropped"));
+        }
+        if role.oid == core.role || role.name == **self.session_user() {
+            return Err(EngineError::statement("55006", "session user cannot be dropped"));
+        }
+        if role.oid < forebay_format::ids::FIRST_UNPINNED_OID {
+            let message = format!(
+                "cannot drop role {} because it is required by the database system",
+                role.name
+            );
+            return Err(EngineError::statement("2BP01", message));
+        }
+        if core.sessions.has_role(role.oid) {
+            let message = format!("role \"{name}\" is used by a session");
+            return Err(EngineError::statement("55006", message));
+        }
+        Ok(role)
+    }
+
+    /// Makes roles members of another, as a grantor or as superusers do. Returns the names of those
+    /// who are members already, and the grantor's.
     pub fn grant_role(
         &mut self,
-        role: &str,
-        member: &str,
+        (role, members): (&str, &[String]),
+        grantor: Option<&str>,
         options: MemberOptions,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<(Vec<String>, String), EngineError> {
         self.call(|session, core| {
-            let member = session.lock_role(core, member, LockMode::AccessShare)?;
-            let pair = (session.role_to_change(core, role)?, member);
+            let found = session.lock_membership(core, (role, members), grantor)?;
             let (tx, backend) = session.changing()?;
-            let pair = (&pair.0, &pair.1);
-            Ok(catalog::grant_role(&core.database, backend, tx, pair, options)?)
+            let (role, members, grantor) = &found;
+            let membership = Membership { role, members, grantor };
+            let same = catalog::grant_role(&core.database, backend, tx, membership, options)?;
+            Ok((same, grantor.name.clone()))
         })
     }
 
-    /// Ends a membership, or takes options of it back. False: there is none.
+    /// Ends memberships, or takes options of them back. Returns the names of those who are no
+    /// members by that grantor, and the grantor's.
     pub fn revoke_role(
         &mut self,
-        role: &str,
-        member: &str,
-        options: MemberOptions,
-    ) -> Result<bool, EngineError> {
+        (role, members): (&str, &[String]),
+        grantor: Option<&str>,
+        how: (MemberOptions, bool),
+    ) -> Result<(Vec<String>, String), EngineError> {
         self.call(|session, core| {
-            let member = session.lock_role(core, member, LockMode::AccessShare)?;
-            let pair = (session.role_to_change(core, role)?, member);
+            let found = session.lock_membership(core, (role, members), grantor)?;
             let (tx, backend) = session.changing()?;
-            let pair = (&pair.0, &pair.1);
-            Ok(catalog::revoke_role(&core.database, backend, tx, pair, options)?)
+            let (role, members, grantor) = &found;
+            let membership = Membership { role, members, grantor };
+            let missing = catalog::revoke_role(&core.database, backend, tx, membership, how)?;
+            Ok((missing, grantor.name.clone()))
         })
+    }
+
+    /// A role whose members are to change, those members, and who grants that.
+    fn lock_membership(
+        &mut self,
+        core: &InDatabase,
+        (role, members): (&str, &[String]),
+        grantor: Option<&str>,
+    ) -> Result<(RoleRow, Vec<RoleRow>, RoleRow), EngineError> {
+        let mode = LockMode::AccessShare;
+        let grantor = match grantor {
+            Some(name) => self.lock_role(core, name, mode)?,
+            None => self.bootstrap_role(core)?,
+        };
+        let members = members.iter().map(|name| self.lock_role(core, name, mode));
+        let members = members.collect::<Result<_, _>>()?;
+        Ok((self.role_to_change(core, role)?, members, grantor))
     }
 
     /// Changes the settings that sessions begin with: of a database, of a role, or of a role in a
-    /// database.
+    /// database. Whether there were some.
     pub fn change_stored_settings(
         &mut self,
         (database, role): (Option<&str>, Option<&str>),
         change: &SettingChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         self.call(|session, core| {
             let role = match role {
-                Some(name) => session.role_to_change(core, name)?.oid,
+                Some(name) => {
+                    refuse_system_role(name)?;
+                    session.role_to_change(core, name)?.oid
+                }
                 None => 0,
             };
             let database = match database {
                 Some(name) => session.database_to_change(core, name, LockMode::AccessShare)?.oid,
                 None => 0,
             };
-            let tag = object_lock(database, PG_AUTHID.oid, role);
+            let tag = object_lock(database, PG_DB_ROLE_SETTING.oid, role);
             session.lock(core, tag, LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;
             let of = (database, role);
@@ -428,6 +478,18 @@ impl Session {
                 return Err(EngineError::statement("42809", message));
             }
             let Some(column) = column else { return Ok((class.oid, 0)) };
+            let unsupported = match class.kind {
+                b'i' => "indexes",
+                b'I' => "partitioned indexes",
+                b'S' => "sequences",
+                b't' => "TOAST tables",
+                _ => "",
+            };
+            if !unsupported.is_empty() {
+                let message = format!("cannot set comment on relation \"{name}\"");
+                let detail = format!("This operation is not supported for {unsupported}.");
+                return Err(EngineError::statement("42809", message).with_detail(detail));
+            }
             let number = reader.column_number(&class, column)?;
             let missing = || {
                 let schema = schema.map_or_else(String::new, |schema| format!("{schema}."));
@@ -450,6 +512,15 @@ fn check_schema_name(name: &str) -> Result<(), EngineError> {
     }
     let error = EngineError::statement("42939", format!("unacceptable schema name \"{name}\""));
     Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."))
+}
+
+/// Refuses changes of roles that the system keeps for itself.
+fn refuse_system_role(name: &str) -> Result<(), EngineError> {
+    if !name.starts_with("pg_") {
+        return Ok(());
+    }
+    let error = EngineError::statement("42939", format!("role name \"{name}\" is reserved"));
+    Err(error.with_detail("Cannot alter reserved roles."))
 }
 
 /// Refuses names of roles that the system keeps for itself.

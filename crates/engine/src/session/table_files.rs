@@ -75,6 +75,9 @@ impl Session {
         let persistence = if logged { b'p' } else { b'u' };
         let sequences = self.call(|session, core| {
             session.check_movable(core, table, &table.name)?;
+            if !logged {
+                session.check_unpublished(core, table)?;
+            }
             session.set_logged(core, table, persistence)?;
             if let Some(toast) = table.toasting.relation {
                 let toast = session.locked_toast(core, toast, LockMode::AccessExclusive)?;
@@ -83,6 +86,21 @@ impl Session {
             session.sequences_of(core, table.oid)
         })?;
         sequences.iter().try_for_each(|(oid, _)| self.set_sequence_logged(*oid, logged))
+    }
+
+    /// Refuses a table of a publication: what is not logged can't be replicated.
+    fn check_unpublished(&mut self, core: &InDatabase, table: &Table) -> Result<(), EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        if !reader.is_published(table.oid)? {
+            return Ok(());
+        }
+        let message = format!(
+            "cannot change table \"{}\" to unlogged because it is part of a publication",
+            table.name
+        );
+        let error = EngineError::statement("55000", message);
+        Err(error.with_detail("Unlogged relations cannot be replicated."))
     }
 
     fn set_logged(
@@ -162,7 +180,8 @@ impl Session {
             Ok(catalog::create_new_file(&core.database, backend, tx, files)?)
         })?;
         let copier = ForkCopier { pool: &heap.pool, wal: &heap.wal, failure: &heap.failure };
-        let logged = place.persistence == b'p';
+        let mut logged = place.persistence == b'p';
+        forebay_aio::planted_bug!(core.aio, MovedPagesNotLogged, logged = false);
         for fork in MOVED {
             if fork != Fork::Main {
                 if !heap.pool.smgr().exists(old, fork)? {

@@ -2,7 +2,7 @@
 
 use forebay_catalog::schema::PG_TABLESPACE;
 use forebay_catalog::{self as catalog, Reader, ddl};
-use forebay_format::ids::GLOBAL_TABLESPACE;
+use forebay_format::ids::{GLOBAL_TABLESPACE, TABLESPACE_VERSION_DIR};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::tablespace::{self, TablespaceCreate};
 use forebay_txn::locks::LockMode;
@@ -15,6 +15,7 @@ use super::state::{Session, no_transaction};
 use crate::checkpointer::Causes;
 use crate::core::InDatabase;
 use crate::error::EngineError;
+use crate::warning::Warning;
 
 impl Session {
     /// The OID of a tablespace, which is not dropped before the transaction ends. 42704 if there
@@ -76,18 +77,42 @@ impl Session {
                 Some(name) => session.owner_named(core, name)?,
                 None => session.acting.role,
             };
+            let location = &session.location(core, location)?;
             session.lock_tablespace_name(core, name)?;
-            check_location(core, location)?;
+            check_directory(core, location)?;
             let (tx, backend) = session.changing()?;
             let oid = catalog::create_tablespace(&core.database, backend, tx, name, owner)?;
             core.pool.smgr().make_tablespace(oid, Path::new(location), false)?;
-            let main = TablespaceCreate { oid, location: location.to_owned() }.encode();
+            let main = TablespaceCreate { oid, location: location.clone() }.encode();
             session.log_creation(core, &main)?;
             let open = session.running()?;
             open.new_tablespaces.push(oid);
             open.forces_sync = true;
             Ok(oid)
         })
+    }
+
+    /// The location of a new tablespace as it is stored. Refuses what PostgreSQL refuses.
+    fn location(&mut self, core: &InDatabase, given: &str) -> Result<String, EngineError> {
+        let refuse = |state, message: &str| Err(EngineError::statement(state, message));
+        if given.contains('\'') {
+            return refuse("42602", "tablespace location cannot contain single quotes");
+        }
+        if given.is_empty() {
+            return Ok(String::new());
+        }
+        if !given.starts_with('/') {
+            return refuse("42P17", "tablespace location must be an absolute path");
+        }
+        let location = canonical(given);
+        if location.len() + BEHIND_LOCATION > LONGEST_PATH {
+            return refuse("42P17", &format!("tablespace location \"{location}\" is too long"));
+        }
+        if Path::new(&location).starts_with(&core.dir) {
+            let message = "tablespace location should not be inside the data directory";
+            self.warnings.push(Warning { sqlstate: "42P17", ..Warning::new(message) });
+        }
+        Ok(location)
     }
 
     /// Locks the name of a new tablespace. 42710 if there is one, 42939 if it is reserved.
@@ -127,13 +152,20 @@ impl Session {
                 let message = format!("permission denied for tablespace {name}");
                 return Err(EngineError::statement("42501", message));
             }
+            let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            catalog::drop_tablespace(&core.database, backend, tx, oid)?;
-            let smgr = core.pool.smgr();
-            if !smgr.is_tablespace_empty(oid)? {
+            catalog::drop_tablespace(&core.database, backend, tx, oid, path)?;
+            let is_empty = |session: &mut Session| {
+                let empty = core.pool.smgr().is_tablespace_empty(oid)?;
+                if empty.is_none() {
+                    session.warnings.push(directory_is_gone(oid));
+                }
+                Ok::<_, EngineError>(empty.unwrap_or(true))
+            };
+            if !is_empty(session)? {
                 // Files of tables that were dropped since the last checkpoint.
                 session.checkpoint_for(Causes::DEMAND)?;
-                if !smgr.is_tablespace_empty(oid)? {
+                if !is_empty(session)? {
                     let message = format!("tablespace \"{name}\" is not empty");
                     return Err(EngineError::statement("55000", message));
                 }
@@ -185,6 +217,13 @@ impl Session {
     }
 }
 
+/// Such a tablespace can be dropped.
+fn directory_is_gone(oid: Oid) -> Warning {
+    let place = format!("pg_tblspc/{oid}/{TABLESPACE_VERSION_DIR}");
+    let message = format!("could not open directory \"{place}\": No such file or directory");
+    Warning { sqlstate: "58P01", ..Warning::new(message) }
+}
+
 /// Refuses the tablespace of what all databases share.
 fn for_relations(tablespace: Oid) -> Result<Oid, EngineError> {
     match tablespace {
@@ -196,35 +235,57 @@ fn for_relations(tablespace: Oid) -> Result<Oid, EngineError> {
     }
 }
 
-/// Refuses what PostgreSQL refuses of a tablespace's location.
-fn check_location(core: &InDatabase, location: &str) -> Result<(), EngineError> {
-    let refuse = |state, message: String| Err(EngineError::statement(state, message));
-    if location.contains('\'') {
-        let message = "tablespace location cannot contain single quotes";
-        return refuse("42602", message.to_owned());
+/// The longest path of a file in PostgreSQL, with the byte behind it.
+const LONGEST_PATH: usize = 1024;
+/// What may follow a location: `/VERSION/DATABASE/RELATION_FORK.SEGMENT`. A number has ten digits.
+const BEHIND_LOCATION: usize = 1 + TABLESPACE_VERSION_DIR.len() + 1 + 10 + 1 + 10 + 1 + 4 + 1 + 10;
+
+/// An absolute path without empty parts, `.` and `..`, as PostgreSQL stores it.
+fn canonical(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
     }
+    format!("/{}", parts.join("/"))
+}
+
+/// Refuses a location that can't be one, or is one already.
+fn check_directory(core: &InDatabase, location: &str) -> Result<(), EngineError> {
     if location.is_empty() {
         return Ok(());
     }
-    let path = Path::new(location);
-    if !path.is_absolute() {
-        return refuse("42P17", "tablespace location must be an absolute path".to_owned());
-    }
-    if path.starts_with(&core.dir) {
-        return refuse(
-            "42P17",
-            "tablespace location should not be inside the data directory".to_owned(),
-        );
-    }
-    let names = core.aio.namespace();
+    let (names, path) = (core.aio.namespace(), Path::new(location));
     if !names.exists(path)? {
         let message = format!("directory \"{location}\" does not exist");
-        return refuse("58P01", message);
+        return Err(EngineError::statement("58P01", message));
     }
-    let within = path.join(forebay_format::ids::TABLESPACE_VERSION_DIR);
+    let within = path.join(TABLESPACE_VERSION_DIR);
     if names.exists(&within)? {
         let message = format!("directory \"{}\" already in use as a tablespace", within.display());
-        return refuse("55006", message);
+        return Err(EngineError::statement("55006", message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn locations_are_stored_as_postgresql_stores_them() {
+        for (given, stored) in [
+            ("/a/b", "/a/b"),
+            ("/a//b/", "/a/b"),
+            ("/a/./b/.", "/a/b"),
+            ("/a/c/../b", "/a/b"),
+            ("/../a", "/a"),
+            ("/", "/"),
+        ] {
+            assert_eq!(canonical(given), stored, "{given}");
+        }
+    }
 }

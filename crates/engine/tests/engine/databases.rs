@@ -281,18 +281,22 @@ fn schemas_roles_and_the_search_path() {
     let made = transaction(&mut session, |s| s.create_table(None, "u", &[]));
     assert_eq!(state(made), "3F000");
 
-    let error = transaction(&mut session, |s| s.drop_role("joe")).expect_err("in use");
+    let error =
+        transaction(&mut session, |s| s.drop_roles(&["joe".to_owned()])).expect_err("in use");
     assert_eq!(error.sqlstate(), "55006");
     drop(as_joe);
-    let error = transaction(&mut session, |s| s.drop_role("joe")).expect_err("it owns things");
+    let error = transaction(&mut session, |s| s.drop_roles(&["joe".to_owned()]))
+        .expect_err("it owns things");
     assert_eq!(error.sqlstate(), "2BP01");
     assert_eq!(error.detail().as_deref(), Some("owner of schema joe\nowner of table joe.t"));
-    let error = transaction(&mut session, |s| s.drop_schema("joe", false)).expect_err("not empty");
+    let error = transaction(&mut session, |s| s.drop_schemas(&["joe".to_owned()], false))
+        .expect_err("not empty");
     assert_eq!(error.to_string(), "cannot drop schema joe because other objects depend on it");
     assert_eq!(error.detail().as_deref(), Some("table joe.t depends on schema joe"));
-    let gone = transaction(&mut session, |s| s.drop_schema("joe", true)).expect("drop");
+    let gone =
+        transaction(&mut session, |s| s.drop_schemas(&["joe".to_owned()], true)).expect("drop");
     assert_eq!(gone, ["table joe.t"]);
-    transaction(&mut session, |s| s.drop_role("joe")).expect("drop");
+    transaction(&mut session, |s| s.drop_roles(&["joe".to_owned()])).expect("drop");
     assert_eq!(state(engine.session_as("postgres", "joe")), "28000");
 }
 
@@ -341,4 +345,53 @@ fn databases_pass_from_hand_to_hand() {
         assert_eq!(state(engine.session_as("gone", "postgres")), "3D000");
         engine.shutdown(ShutdownMode::Fast).expect("stop");
     }
+}
+
+/// A crash in the midst of a copy file by file may leave a map that was made and not written; and
+/// somebody may have put files where tablespaces are.
+#[test]
+fn unfinished_copies_and_stray_files_do_not_keep_the_server_down() {
+    let (_scratch, dir) = cluster();
+    let maps = [("base/90001", &[][..]), ("base/90002", &[0; 524][..])];
+    for (place, bytes) in maps {
+        std::fs::create_dir(dir.join(place)).expect("directory");
+        std::fs::write(dir.join(place).join("pg_filenode.map"), bytes).expect("map");
+    }
+    // These are no tablespaces.
+    for file in ["pg_tblspc/README", "pg_tblspc/90003"] {
+        std::fs::write(dir.join(file), "theirs").expect("file");
+    }
+    for stop in [ShutdownMode::Immediate, ShutdownMode::Fast, ShutdownMode::Fast] {
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        engine.session().expect("session");
+        engine.shutdown(stop).expect("stop");
+    }
+    std::fs::write(dir.join("base/90002/pg_filenode.map"), [7; 524]).expect("map");
+    let error = Engine::open(&dir, config(IoMethod::Sync, false)).expect_err("damaged").to_string();
+    assert!(error.contains("contains invalid data"), "{error}");
+}
+
+/// As in PostgreSQL, a tablespace whose directory somebody has removed can be dropped.
+#[test]
+fn a_tablespace_without_its_directory_is_dropped_with_a_warning() {
+    let (scratch, dir) = cluster();
+    let outside = scratch.path().join("outside");
+    std::fs::create_dir(&outside).expect("directory");
+    let engine = open(&dir, &config(IoMethod::Sync, false));
+    let mut session = engine.session().expect("session");
+    let location = format!("{}/./", outside.display());
+    let made = transaction(&mut session, |s| s.create_tablespace("space", None, &location));
+    let link = dir.join(format!("pg_tblspc/{}", made.expect("create")));
+    assert_eq!(std::fs::read_link(&link).expect("link"), outside);
+    std::fs::remove_dir_all(&outside).expect("remove");
+    session.take_warnings();
+    transaction(&mut session, |s| s.drop_tablespace("space")).expect("drop");
+    let warnings = session.take_warnings();
+    assert!(
+        warnings.iter().any(|w| w.sqlstate == "58P01" && w.message.contains("could not open")),
+        "{warnings:?}"
+    );
+    assert!(std::fs::symlink_metadata(&link).is_err(), "the link is gone");
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
 }

@@ -157,3 +157,28 @@ fn files_that_a_crash_of_postgresql_has_left_are_removed() {
         assert_eq!(server.query("select count(*), sum(a) from kept"), "1000|500500");
     }
 }
+
+/// The creation of one tablespace fails, another one gets its location, and a crash follows:
+/// recovery makes both links, and must not take the second one's directory with the first.
+#[test]
+fn a_tablespace_keeps_the_location_that_another_one_was_to_have() {
+    let (scratch, dir) = new_dir();
+    let place = scratch.path().join("place");
+    std::fs::create_dir(&place).expect("directory");
+    let location = place.to_str().expect("UTF-8");
+    let (engine, mut session) = open_session(&dir, &small());
+    start(&mut session);
+    session.create_tablespace("first", None, location).expect("create");
+    session.abort().expect("abort");
+    let kept = transaction(&mut session, |s| s.create_tablespace("second", None, location));
+    let kept = kept.expect("create");
+    drop(session);
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop(engine);
+    for _ in 0..2 {
+        let engine = open(&dir, &small());
+        assert_eq!(numbers(&dir.join("pg_tblspc")), [kept].into());
+        assert_eq!(std::fs::read_dir(&place).expect("directory").count(), 1);
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    }
+}

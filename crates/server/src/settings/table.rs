@@ -504,6 +504,8 @@ pub static TABLE: &[Setting] = &[
         "Sets the WAL size that triggers a checkpoint."),
     setting("max_worker_processes", Postmaster, int(0, 262_143, Unit::None), "8", WORKERS,
         "Maximum number of concurrent worker processes. They are threads."),
+    setting("md5_password_warnings", User, Bool, "on", CONNECT,
+        "Enables deprecation warnings for MD5 password hashes."),
     setting("min_parallel_index_scan_size", User, int(0, INT_MAX / 3, Unit::Blocks), "512kB",
         PLANNER_COST, "Sets the minimum amount of index data for a parallel scan."),
     setting("min_parallel_table_scan_size", User, int(0, INT_MAX / 3, Unit::Blocks), "8MB",

@@ -4,7 +4,7 @@ use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{GivenOption, ObjectStatement, RoleName};
-use forebay_engine::{CopyStrategy, NewDatabase};
+use forebay_engine::{CommentOn, CopyStrategy, NewDatabase};
 use forebay_types::Datum;
 
 pub(super) fn tag(text: &str) -> Result<CommandTag> {
@@ -37,7 +37,15 @@ impl Connection {
             S::Collation(statement) => self.collation_statement(statement, sink),
             S::Comment(on, text) => {
                 self.check_writable("COMMENT")?;
-                self.host.call(|session| session.comment(on, text.as_deref()))?;
+                match self.host.call(|session| session.comment(on, text.as_deref())) {
+                    // A dump may name the database that it was taken from.
+                    Err(error)
+                        if error.sqlstate == "3D000" && matches!(on, CommentOn::Database(_)) =>
+                    {
+                        sink.notice(&SqlError::warning("3D000", error.message.clone()))?;
+                    }
+                    done => done?,
+                }
                 tag("COMMENT")
             }
             _ => self.role_statement(statement, sink),
@@ -62,7 +70,7 @@ impl Connection {
             ObjectStatement::CreateDatabase(name, options) => {
                 self.check_writable("CREATE DATABASE")?;
                 self.refuse_in_block("CREATE DATABASE")?;
-                let new = self.new_database(name, options)?;
+                let new = self.new_database(name, options, sink)?;
                 self.host.call(|session| session.create_database(&new))?;
                 tag("CREATE DATABASE")
             }
@@ -112,7 +120,12 @@ impl Connection {
     }
 
     /// What CREATE DATABASE asks for.
-    fn new_database(&mut self, name: &str, options: &[GivenOption]) -> Result<NewDatabase> {
+    fn new_database(
+        &mut self,
+        name: &str,
+        options: &[GivenOption],
+        sink: &mut dyn RowSink,
+    ) -> Result<NewDatabase> {
         let mut new = NewDatabase { name: name.to_owned(), ..NewDatabase::default() };
         for GivenOption { name, value, position } in options {
             let refused = || {
@@ -144,6 +157,12 @@ impl Connection {
                     new.tablespace = Some(oid);
                 }
                 "strategy" => new.strategy = strategy(value)?,
+                "location" => {
+                    let message = "LOCATION is not supported anymore";
+                    let warning = SqlError::warning(state::FEATURE_NOT_SUPPORTED, message);
+                    let hint = "Consider using tablespaces instead.";
+                    sink.notice(&warning.hint(hint).at(*position))?;
+                }
                 _ => return Err(unknown_option(name, *position)),
             }
         }
@@ -182,16 +201,15 @@ impl Connection {
             }
             ObjectStatement::DropSchemas { names, if_exists, cascade } => {
                 self.check_writable("DROP SCHEMA")?;
-                let mut told = Vec::new();
+                let mut found = Vec::with_capacity(names.len());
                 for name in names {
                     if *if_exists && !self.host.call(|session| session.schema_exists(name))? {
                         skipping(sink, &format!("schema \"{name}\" does not exist"))?;
                         continue;
                     }
-                    let dropped = self.host.call(|s| s.drop_schema(name, *cascade))?;
-                    // PostgreSQL tells of the last one first.
-                    told.splice(0..0, dropped);
+                    found.push(name.clone());
                 }
+                let told = self.host.call(|session| session.drop_schemas(&found, *cascade))?;
                 cascades(sink, &told)?;
                 tag("DROP SCHEMA")
             }
@@ -215,7 +233,6 @@ impl Connection {
                     return Err(SqlError::new("42P17", message));
                 }
                 let owner = owner.as_ref().map(|owner| self.named(owner));
-                let location = location.trim_end_matches('/');
                 self.host
                     .call(|session| session.create_tablespace(name, owner.as_deref(), location))?;
                 tag("CREATE TABLESPACE")

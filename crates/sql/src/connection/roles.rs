@@ -5,9 +5,9 @@ use super::passwords;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{ObjectStatement, RoleName, RoleOption};
-use forebay_engine::{MemberOptions, RoleChange, Session, SettingChange, parse_timestamp};
-use forebay_types::Datum;
+use crate::parse::{GrantedRoles, ObjectStatement, RoleName, RoleOption};
+use forebay_engine::{MemberOptions, Named, RoleChange, SettingChange};
+use forebay_types::{Datum, SqlType, text_in_as};
 
 impl Connection {
     /// Runs a statement about roles.
@@ -19,7 +19,7 @@ impl Connection {
         match statement {
             ObjectStatement::CreateRole { name, options } => {
                 self.check_writable("CREATE ROLE")?;
-                let changes = self.role_changes(options, sink)?;
+                let changes = self.role_changes(name, options, sink)?;
                 self.host.call(|session| session.create_role(name, &changes))?;
                 self.add_members(name, options)?;
                 tag("CREATE ROLE")
@@ -27,28 +27,21 @@ impl Connection {
             ObjectStatement::AlterRole(role, options) => {
                 self.check_writable("ALTER ROLE")?;
                 let name = self.named(role);
-                let changes = self.role_changes(options, sink)?;
+                let changes = self.role_changes(&name, options, sink)?;
                 self.host.call(|session| session.alter_role(&name, &changes))?;
                 self.add_members(&name, options)?;
                 tag("ALTER ROLE")
             }
             ObjectStatement::RenameRole(name, to) => {
                 self.check_writable("ALTER ROLE")?;
-                self.host.call(|session| session.rename_role(name, to))?;
+                if self.host.call(|session| session.rename_role(name, to))? {
+                    let message = "MD5 password cleared because of role rename";
+                    sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                }
                 tag("ALTER ROLE")
             }
             ObjectStatement::DropRoles { names, if_exists } => {
-                self.check_writable("DROP ROLE")?;
-                for role in names {
-                    let name = self.named(role);
-                    match self.host.call(|session| session.drop_role(&name)) {
-                        Err(error) if *if_exists && error.sqlstate == "42704" => {
-                            skipping(sink, &format!("role \"{name}\" does not exist"))?;
-                        }
-                        dropped => dropped?,
-                    }
-                }
-                tag("DROP ROLE")
+                self.drop_roles(names, *if_exists, sink)
             }
             ObjectStatement::ReassignOwned(from, to) => {
                 self.check_writable("REASSIGN OWNED")?;
@@ -67,27 +60,54 @@ impl Connection {
             ObjectStatement::StoredSetting(database, role, change) => {
                 self.store_setting(database.as_deref(), role.as_ref(), change)
             }
-            ObjectStatement::GrantRoles { roles, members, options } => {
-                self.grant_roles((roles, members), *options, sink)
-            }
-            ObjectStatement::RevokeRoles { roles, members, options } => {
-                self.revoke_roles((roles, members), *options, sink)
+            ObjectStatement::GrantRoles(granted, None) => self.grant_roles(granted, sink),
+            ObjectStatement::GrantRoles(granted, Some(cascade)) => {
+                self.revoke_roles(granted, *cascade, sink)
             }
             _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no statement of a role")),
         }
     }
 
+    fn drop_roles(
+        &mut self,
+        names: &[RoleName],
+        if_exists: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        self.check_writable("DROP ROLE")?;
+        let mut dropped = Vec::with_capacity(names.len());
+        for role in names {
+            let name = match role {
+                RoleName::Name(name) if name != "public" => name,
+                _ => {
+                    let message = "cannot use special role specifier in DROP ROLE";
+                    return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
+                }
+            };
+            if if_exists
+                && self.host.call(|session| session.find_role(Named::Name(name)))?.is_none()
+            {
+                skipping(sink, &format!("role \"{name}\" does not exist"))?;
+                continue;
+            }
+            dropped.push(name.clone());
+        }
+        self.host.call(|session| session.drop_roles(&dropped))?;
+        tag("DROP ROLE")
+    }
+
     fn grant_roles(
         &mut self,
-        (roles, members): (&[String], &[RoleName]),
-        options: MemberOptions,
+        granted: &GrantedRoles,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("GRANT ROLE")?;
-        for (role, member) in pairs(roles, members) {
-            let member = self.named(member);
-            if !self.host.call(|session| session.grant_role(role, &member, options))? {
-                let grantor = self.host.call(Session::bootstrap_role_name)?;
+        let (members, grantor) = self.members_and_grantor(granted);
+        for role in &granted.roles {
+            let (grantor, options) = (grantor.as_deref(), granted.options);
+            let (same, grantor) =
+                self.host.call(|session| session.grant_role((role, &members), grantor, options))?;
+            for member in same {
                 let message = format!(
                     "role \"{member}\" has already been granted membership in role \"{role}\" by \
                      role \"{grantor}\""
@@ -100,15 +120,17 @@ impl Connection {
 
     fn revoke_roles(
         &mut self,
-        (roles, members): (&[String], &[RoleName]),
-        options: MemberOptions,
+        granted: &GrantedRoles,
+        cascade: bool,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("REVOKE ROLE")?;
-        for (role, member) in pairs(roles, members) {
-            let member = self.named(member);
-            if !self.host.call(|session| session.revoke_role(role, &member, options))? {
-                let grantor = self.host.call(Session::bootstrap_role_name)?;
+        let (members, grantor) = self.members_and_grantor(granted);
+        for role in &granted.roles {
+            let (grantor, how) = (grantor.as_deref(), (granted.options, cascade));
+            let (missing, grantor) =
+                self.host.call(|session| session.revoke_role((role, &members), grantor, how))?;
+            for member in missing {
                 let message = format!(
                     "role \"{member}\" has not been granted membership in role \"{role}\" by role \
                      \"{grantor}\""
@@ -117,6 +139,11 @@ impl Connection {
             }
         }
         tag("REVOKE ROLE")
+    }
+
+    fn members_and_grantor(&self, granted: &GrantedRoles) -> (Vec<String>, Option<String>) {
+        let members = granted.members.iter().map(|member| self.named(member)).collect();
+        (members, granted.grantor.as_ref().map(|grantor| self.named(grantor)))
     }
 
     /// Stores a setting with which sessions begin. It must be one.
@@ -138,14 +165,19 @@ impl Connection {
             SettingChange::ResetAll => SettingChange::ResetAll,
         };
         let role = role.map(|role| self.named(role));
-        self.host
-            .call(|session| session.change_stored_settings((database, role.as_deref()), &change))?;
+        let of = (database, role.as_deref());
+        let had = self.host.call(|session| session.change_stored_settings(of, &change))?;
+        if let (SettingChange::Reset(name), true) = (&change, had) {
+            // As in PostgreSQL, it must be a setting only where there are some.
+            self.host.show(name)?;
+        }
         tag(statement)
     }
 
     /// The values in pg_authid that options of a role set.
     fn role_changes(
         &mut self,
+        role: &str,
         options: &[RoleOption],
         sink: &mut dyn RowSink,
     ) -> Result<Vec<RoleChange>> {
@@ -162,19 +194,15 @@ impl Connection {
                 }
                 RoleOption::Password(None) => changes.push(("rolpassword", Datum::Null)),
                 RoleOption::Password(Some(password)) => {
-                    let iterations = self.host.show("scram_iterations")?.value;
-                    let method = self.host.show("password_encryption")?.value;
-                    let iterations = iterations.parse().unwrap_or(4096);
-                    let stored = passwords::stored(password, iterations, &method)?;
-                    if stored.is_none() {
-                        let message = "empty string is not a valid password, clearing password";
-                        sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
-                    }
-                    let stored = stored.map_or(Datum::Null, Datum::string);
-                    changes.push(("rolpassword", stored));
+                    changes.push(("rolpassword", self.stored_password(role, password, sink)?));
                 }
                 RoleOption::ValidUntil(text) => {
-                    changes.push(("rolvaliduntil", Datum::Timestamptz(moment(text)?)));
+                    let moment = text_in_as(text, SqlType::Timestamptz, -1, &self.host.style)?;
+                    changes.push(("rolvaliduntil", moment.into_owned()));
+                }
+                RoleOption::SysId => {
+                    let message = "SYSID can no longer be specified";
+                    sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
                 }
                 RoleOption::InRole(_) | RoleOption::Members(_) | RoleOption::Admins(_) => {}
             }
@@ -182,50 +210,53 @@ impl Connection {
         Ok(changes)
     }
 
+    /// What pg_authid stores of a role's password.
+    fn stored_password(
+        &mut self,
+        role: &str,
+        password: &str,
+        sink: &mut dyn RowSink,
+    ) -> Result<Datum<'static>> {
+        let iterations = self.host.show("scram_iterations")?.value.parse().unwrap_or(4096);
+        let method = self.host.show("password_encryption")?.value;
+        let Some(stored) = passwords::stored((role, password), iterations, &method)? else {
+            let message = "empty string is not a valid password, clearing password";
+            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+            return Ok(Datum::Null);
+        };
+        if passwords::is_md5(&stored) && self.host.show("md5_password_warnings")?.value == "on" {
+            let warning = SqlError::warning("01P01", "setting an MD5-encrypted password");
+            let detail = "MD5 password support is deprecated and will be removed in a future \
+                          release of PostgreSQL.";
+            let hint = "Refer to the PostgreSQL documentation for details about migrating to \
+                        another password type.";
+            sink.notice(&warning.detail(detail).hint(hint))?;
+        }
+        Ok(Datum::string(stored))
+    }
+
     /// Grants the memberships that the options of a role name.
     fn add_members(&mut self, name: &str, options: &[RoleOption]) -> Result<()> {
         let none = MemberOptions::default();
         let admin = MemberOptions { admin: Some(true), ..none };
+        let this = [name.to_owned()];
         for option in options {
-            match option {
-                RoleOption::InRole(roles) => {
-                    for role in roles {
-                        self.host.call(|session| session.grant_role(role, name, none))?;
-                    }
+            if let RoleOption::InRole(roles) = option {
+                for role in roles {
+                    let role = self.named(role);
+                    self.host.call(|session| session.grant_role((&role, &this), None, none))?;
                 }
-                RoleOption::Members(members) => {
-                    for member in members {
-                        self.host.call(|session| session.grant_role(name, member, none))?;
-                    }
-                }
-                RoleOption::Admins(members) => {
-                    for member in members {
-                        self.host.call(|session| session.grant_role(name, member, admin))?;
-                    }
-                }
-                _ => {}
             }
+        }
+        for option in options {
+            let (members, options) = match option {
+                RoleOption::Members(members) => (members, none),
+                RoleOption::Admins(members) => (members, admin),
+                _ => continue,
+            };
+            let members: Vec<String> = members.iter().map(|role| self.named(role)).collect();
+            self.host.call(|session| session.grant_role((name, &members), None, options))?;
         }
         Ok(())
     }
-}
-
-/// A time for VALID UNTIL, in microseconds since 2000. Without a zone it is in UTC.
-fn moment(text: &str) -> Result<i64> {
-    match text.trim() {
-        "infinity" => return Ok(i64::MAX),
-        "-infinity" => return Ok(i64::MIN),
-        _ => {}
-    }
-    parse_timestamp(text.trim()).ok_or_else(|| {
-        let message = format!("invalid input syntax for type timestamp with time zone: \"{text}\"");
-        SqlError::new("22007", message)
-    })
-}
-
-fn pairs<'a>(
-    roles: &'a [String],
-    members: &'a [RoleName],
-) -> impl Iterator<Item = (&'a String, &'a RoleName)> {
-    roles.iter().flat_map(move |role| members.iter().map(move |member| (role, member)))
 }

@@ -19,7 +19,7 @@
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
 //!   `alter_column.rs`: ALTER TABLE; `alter_action.rs`: what it does
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `collations.rs`: collations;
-//!   `role_name.rs`: roles
+//!   `role_name.rs`: roles; `role_options.rs`: their options, GRANT and REVOKE of them
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
@@ -52,6 +52,7 @@ mod portals;
 mod queries;
 mod refuse;
 mod role_name;
+mod role_options;
 mod sequence;
 mod setting;
 mod size;
@@ -78,9 +79,10 @@ pub use extras::{ConflictTarget, Extras, Overriding, VersionNames};
 pub use foreign_key::NewForeignKey;
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use like::{LikeClause, LikeOptions};
-pub use objects::{GivenOption, ObjectStatement, RoleOption};
+pub use objects::{GivenOption, ObjectStatement};
 pub use portals::{Declare, Direction, Fetch};
 pub use role_name::RoleName;
+pub use role_options::{GrantedRoles, RoleOption};
 pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
 pub use size::estimated_memory;
 pub use source::Source;

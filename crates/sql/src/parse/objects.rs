@@ -3,7 +3,8 @@
 
 use super::collations::{self, CollationStatement};
 use super::cursor::{Cursor, QualifiedName};
-use super::role_name::{RoleName, role};
+use super::role_name::{RoleName, no_new_name, role, role_id, roles};
+use super::role_options::{GrantedRoles, RoleOption, grant, role_options};
 use super::setting::{setting, setting_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{CommentOn, MemberOptions, SettingChange};
@@ -18,25 +19,6 @@ pub struct GivenOption {
     pub value: Option<String>,
     /// Where it stands.
     pub position: u32,
-}
-
-/// An attribute of a role: its column in pg_authid, and its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleOption {
-    /// A flag.
-    Flag(&'static str, bool),
-    /// CONNECTION LIMIT
-    ConnectionLimit(i32),
-    /// PASSWORD; None: NULL.
-    Password(Option<String>),
-    /// VALID UNTIL
-    ValidUntil(String),
-    /// IN ROLE
-    InRole(Vec<String>),
-    /// ROLE
-    Members(Vec<String>),
-    /// ADMIN
-    Admins(Vec<String>),
 }
 
 /// A statement about an object that is no table.
@@ -104,24 +86,8 @@ pub enum ObjectStatement {
     /// ALTER ROLE or ALTER DATABASE ... SET or RESET: the database, the role, the change. None of a
     /// SET FROM CURRENT: as it is now.
     StoredSetting(Option<String>, Option<RoleName>, SettingChange),
-    /// GRANT role TO role
-    GrantRoles {
-        /// Which.
-        roles: Vec<String>,
-        /// To whom.
-        members: Vec<RoleName>,
-        /// How.
-        options: MemberOptions,
-    },
-    /// REVOKE role FROM role
-    RevokeRoles {
-        /// Which.
-        roles: Vec<String>,
-        /// From whom.
-        members: Vec<RoleName>,
-        /// What is taken back of it; none: all.
-        options: MemberOptions,
-    },
+    /// GRANT role TO role; of REVOKE role FROM role, whether CASCADE is given.
+    GrantRoles(GrantedRoles, Option<bool>),
     /// CREATE TABLESPACE
     CreateTablespace {
         /// Its name.
@@ -165,7 +131,10 @@ pub(super) fn parse(first: &str, mut c: Cursor<'_>) -> Result<Option<ObjectState
         "alter" => alter(&mut c),
         "comment" => comment(&mut c).map(Some),
         "reassign" => reassign(&mut c).map(Some),
-        _ => grant(&mut c, first == "revoke").map(Some),
+        _ => {
+            let (granted, revoked) = grant(&mut c, first == "revoke")?;
+            Ok(Some(ObjectStatement::GrantRoles(granted, revoked)))
+        }
     }
 }
 
@@ -188,7 +157,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
             }
             let name = role_id(c)?;
             c.accept("with");
-            let mut options = role_options(c)?;
+            let mut options = role_options(c, true)?;
             if user && !options.iter().any(|o| matches!(o, RoleOption::Flag("rolcanlogin", _))) {
                 options.push(RoleOption::Flag("rolcanlogin", true));
             }
@@ -330,11 +299,15 @@ fn alter(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
                 c.expect("drop")?;
             }
             c.expect("user")?;
-            let (roles, members) = (vec![name], roles(c)?);
-            let options = MemberOptions::default();
+            let granted = GrantedRoles {
+                roles: vec![name],
+                members: roles(c)?,
+                options: MemberOptions::default(),
+                grantor: None,
+            };
             match add {
-                true => ObjectStatement::GrantRoles { roles, members, options },
-                false => ObjectStatement::RevokeRoles { roles, members, options },
+                true => ObjectStatement::GrantRoles(granted, None),
+                false => ObjectStatement::GrantRoles(granted, Some(false)),
             }
         }
         _ => return Ok(None),
@@ -372,12 +345,12 @@ fn alter_role(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
         let change = stored_setting(c)?.ok_or_else(|| c.error())?;
         return Ok(ObjectStatement::StoredSetting(database, None, change));
     }
+    let (position, word) = (c.position(), c.peek_word().unwrap_or_default());
     let of = role(c)?;
     if c.accept_all(&["rename", "to"]) {
-        let to = role_id(c)?;
         return match of {
-            RoleName::Name(name) => Ok(ObjectStatement::RenameRole(name, to)),
-            RoleName::Current | RoleName::SessionUser => Err(c.error()),
+            RoleName::Name(name) => Ok(ObjectStatement::RenameRole(name, role_id(c)?)),
+            RoleName::Current | RoleName::SessionUser => Err(no_new_name(&word).at(position)),
         };
     }
     let database = in_database(c)?;
@@ -388,7 +361,7 @@ fn alter_role(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
         return Err(c.error());
     }
     c.accept("with");
-    Ok(ObjectStatement::AlterRole(of, role_options(c)?))
+    Ok(ObjectStatement::AlterRole(of, role_options(c, false)?))
 }
 
 fn in_database(c: &mut Cursor<'_>) -> Result<Option<String>> {
@@ -452,166 +425,12 @@ fn options(c: &mut Cursor<'_>) -> Result<Vec<GivenOption>> {
     Ok(given)
 }
 
-/// The name of a role that is made, or that a role gets.
-fn role_id(c: &mut Cursor<'_>) -> Result<String> {
-    let position = c.position();
-    match role(c)? {
-        RoleName::Name(name) if matches!(name.as_str(), "public" | "none") => {
-            let message = format!("role name \"{name}\" is reserved");
-            Err(SqlError::new("42939", message).at(position))
-        }
-        RoleName::Name(name) => Ok(name),
-        RoleName::Current | RoleName::SessionUser => Err(c.error()),
-    }
-}
-
-fn roles(c: &mut Cursor<'_>) -> Result<Vec<RoleName>> {
-    let mut found = vec![role(c)?];
-    while c.accept_token(&Token::Comma) {
-        found.push(role(c)?);
-    }
-    Ok(found)
-}
-
 fn names(c: &mut Cursor<'_>) -> Result<Vec<String>> {
     let mut found = vec![c.name()?];
     while c.accept_token(&Token::Comma) {
         found.push(c.name()?);
     }
     Ok(found)
-}
-
-/// Words of role options with their columns, and whether they set them.
-const FLAGS: &[(&str, &str, bool)] = &[
-    ("superuser", "rolsuper", true),
-    ("nosuperuser", "rolsuper", false),
-    ("inherit", "rolinherit", true),
-    ("noinherit", "rolinherit", false),
-    ("createrole", "rolcreaterole", true),
-    ("nocreaterole", "rolcreaterole", false),
-    ("createdb", "rolcreatedb", true),
-    ("nocreatedb", "rolcreatedb", false),
-    ("login", "rolcanlogin", true),
-    ("nologin", "rolcanlogin", false),
-    ("replication", "rolreplication", true),
-    ("noreplication", "rolreplication", false),
-    ("bypassrls", "rolbypassrls", true),
-    ("nobypassrls", "rolbypassrls", false),
-];
-
-fn role_options(c: &mut Cursor<'_>) -> Result<Vec<RoleOption>> {
-    let mut given: Vec<RoleOption> = Vec::new();
-    while !c.at_end() {
-        let position = c.position();
-        let Some(word) = c.peek_word() else { return Err(c.error()) };
-        c.advance();
-        let option = match word.as_str() {
-            "encrypted" => {
-                c.expect("password")?;
-                RoleOption::Password(Some(c.string()?))
-            }
-            "unencrypted" => {
-                let message = "UNENCRYPTED PASSWORD is no longer supported";
-                let error = SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position);
-                return Err(error
-                    .hint("Remove UNENCRYPTED to store the password in encrypted form instead."));
-            }
-            "password" if c.accept("null") => RoleOption::Password(None),
-            "password" => RoleOption::Password(Some(c.string()?)),
-            "connection" => {
-                c.expect("limit")?;
-                let number = c.accept_number().ok_or_else(|| c.error())?;
-                RoleOption::ConnectionLimit(number.parse().map_err(|_| c.error())?)
-            }
-            "valid" => {
-                c.expect("until")?;
-                RoleOption::ValidUntil(c.string()?)
-            }
-            "in" if c.accept("role") || c.accept("group") => RoleOption::InRole(names(c)?),
-            "role" | "user" => RoleOption::Members(names(c)?),
-            "admin" => RoleOption::Admins(names(c)?),
-            "sysid" => {
-                // PostgreSQL ignores it, too, and says so.
-                c.accept_number().ok_or_else(|| c.error())?;
-                continue;
-            }
-            word => match FLAGS.iter().find(|(known, ..)| *known == word) {
-                Some((_, column, on)) => RoleOption::Flag(column, *on),
-                None => {
-                    let message = format!("unrecognized role option \"{word}\"");
-                    return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-                }
-            },
-        };
-        let same = |known: &RoleOption| match (known, &option) {
-            (RoleOption::Flag(a, _), RoleOption::Flag(b, _)) => a == b,
-            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
-        };
-        if given.iter().any(same) {
-            let message = "conflicting or redundant options";
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-        }
-        given.push(option);
-    }
-    Ok(given)
-}
-
-/// GRANT or REVOKE. Only roles can be granted.
-fn grant(c: &mut Cursor<'_>, revoke: bool) -> Result<ObjectStatement> {
-    let verb = if revoke { "REVOKE" } else { "GRANT" };
-    let mut options = MemberOptions::default();
-    if revoke {
-        for (word, option) in [
-            ("admin", &mut options.admin),
-            ("inherit", &mut options.inherit),
-            ("set", &mut options.set),
-        ] {
-            if c.accept_all(&[word, "option", "for"]) {
-                *option = Some(false);
-            }
-        }
-    }
-    let mut roles = Vec::new();
-    loop {
-        match c.name() {
-            Ok(name) => roles.push(name),
-            Err(_) => return Err(SqlError::unsupported(format!("{verb} of privileges"))),
-        }
-        if !c.accept_token(&Token::Comma) {
-            break;
-        }
-    }
-    if !c.accept(if revoke { "from" } else { "to" }) {
-        return Err(SqlError::unsupported(format!("{verb} of privileges")));
-    }
-    let members = self::roles(c)?;
-    while !revoke && (c.accept("with") || !roles.is_empty() && c.accept_token(&Token::Comma)) {
-        let place = match c.peek_word().as_deref() {
-            Some("admin") => &mut options.admin,
-            Some("inherit") => &mut options.inherit,
-            Some("set") => &mut options.set,
-            _ => return Err(c.error()),
-        };
-        c.advance();
-        *place = match c.peek_word().as_deref() {
-            Some("option" | "true") => Some(true),
-            Some("false") => Some(false),
-            _ => return Err(c.error()),
-        };
-        c.advance();
-    }
-    if c.accept_all(&["granted", "by"]) {
-        return Err(SqlError::unsupported(format!("{verb} ... GRANTED BY")));
-    }
-    if revoke && c.accept("cascade") {
-        return Err(SqlError::unsupported("REVOKE ... CASCADE"));
-    }
-    let _ = revoke && c.accept("restrict");
-    c.expect_end()?;
-    Ok(match revoke {
-        true => ObjectStatement::RevokeRoles { roles, members, options },
-        false => ObjectStatement::GrantRoles { roles, members, options },
-    })
 }
 
 /// COMMENT ON.

@@ -203,7 +203,12 @@ impl Query {
             }
         };
         if let Some(grouping) = self.grouping {
-            node = filtered(Node::Aggregate { input: Box::new(node), grouping }, self.having);
+            node = match grouping.keys.is_empty() && grouping.calls.is_empty() {
+                // HAVING alone. As in PostgreSQL the table is not read.
+                true => Node::Result,
+                false => Node::Aggregate { input: Box::new(node), grouping },
+            };
+            node = filtered(node, self.having);
         }
         if ordered {
             // The columns behind are there to sort by.

@@ -1,9 +1,10 @@
 //! Unlogged tables, and tables in tablespaces, against answers recorded from PostgreSQL 18; and
 //! what crashes make of them.
 
-use crate::fixture::{Fixture, open, open_made};
+use crate::fixture::{Fixture, open, open_made, rows};
 use crate::support;
 use forebay_engine::ShutdownMode;
+use forebay_sql::Connection;
 use forebay_testkit::peer::Peer;
 
 #[test]
@@ -177,4 +178,41 @@ fn postgresql_goes_on_with_unlogged_tables_and_tablespaces() {
     fixture.rows("insert into theirs values (1, 'x'); insert into u (b) values ('x')");
     check_index(&mut fixture);
     fixture.close();
+}
+
+/// PostgreSQL logs that main forks of a copied database's unlogged tables are created, too.
+/// Recovery makes them, and then empties the tables.
+#[test]
+fn unlogged_tables_of_a_database_that_postgresql_has_copied_are_emptied() {
+    let Some(peer) = Peer::find("unlogged_tables_of_a_copied_database") else { return };
+    peer.init("theirs");
+    let server = peer.start("theirs", "-c autovacuum=off");
+    server.query("create unlogged table u (a serial primary key, b text)");
+    server.query("create index by_b on u (b)");
+    server.query("insert into u (b) select 'row ' || g from generate_series(1, 1000) g");
+    server.query("create extension amcheck");
+    server.query("checkpoint");
+    server.query("create database copy template postgres strategy wal_log");
+    server.crash();
+    let fixture = open_made(|dir| peer.fetch("theirs", dir));
+    let session = fixture.engine.session_as("copy", "postgres").expect("enter");
+    let settings = Box::new(support::FewSettings::new());
+    let mut copy = Connection::new(session, settings, support::identity());
+    assert_eq!(rows(&mut copy, "select count(*) from u"), ["0"]);
+    rows(&mut copy, "insert into u (b) select 'ours ' || g from generate_series(1, 2000) g");
+    assert_eq!(rows(&mut copy, "select b from u where a = 7"), ["ours 7"]);
+    rows(&mut copy, "select bt_index_parent_check('u_pkey', true, true)");
+    copy.close();
+    let dir = fixture.dir().to_owned();
+    fixture.engine.shutdown(ShutdownMode::Fast).expect("stop");
+    peer.adopt(&dir, "kept");
+    let server = peer.start("kept", "-c autovacuum=off");
+    let checked = "select count(*), max(b), (select bt_index_parent_check('u_pkey', true, true)) \
+                   from u where a > 0";
+    let mut psql = peer.psql(server.port);
+    let output = psql.args(["-d", "copy", "-c", checked]).output().expect("psql");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((told.trim(), &*log), ("2000|ours 999|", ""));
+    drop(fixture.conn);
 }

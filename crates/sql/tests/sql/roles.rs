@@ -1,8 +1,9 @@
 //! SET ROLE, SET SESSION AUTHORIZATION, REASSIGN OWNED and DROP OWNED, against answers recorded
 //! from PostgreSQL 18; and what a role may do that is no superuser.
 
-use crate::fixture::open;
+use crate::fixture::{open, open_made, rows};
 use crate::support;
+use forebay_testkit::peer::Peer;
 
 #[test]
 fn answers_as_postgresql_does() {
@@ -66,5 +67,50 @@ fn a_role_that_is_no_superuser_uses_what_it_owns() {
     fixture.rows("set session authorization plain");
     let lines = support::run(&mut fixture.conn, "set role other; select 1");
     assert!(lines.iter().any(|line| line.starts_with("! ERROR 0A000")), "{lines:?}");
+    fixture.close();
+}
+
+/// As in PostgreSQL, only who drops a role waits for those who refer to it.
+#[test]
+fn roles_are_changed_while_somebody_gives_them_something() {
+    let mut fixture = open("");
+    fixture.rows("create role r; create role q");
+    let mut other = fixture.connect();
+    rows(&mut other, "set lock_timeout = 2000");
+    fixture.rows("begin; create schema x authorization r");
+    rows(&mut other, "alter role r connection limit 3; grant r to q; revoke r from q");
+    rows(&mut other, "alter role r rename to s; alter role s set lock_timeout = 5");
+    let lines = support::run(&mut other, "drop role s");
+    assert!(lines.iter().any(|line| line.starts_with("! ERROR 55P03")), "{lines:?}");
+    fixture.rows("commit");
+    let lines = support::run(&mut other, "drop role s");
+    assert!(lines.iter().any(|line| line.contains("owner of schema x")), "{lines:?}");
+    other.close();
+    fixture.close();
+}
+
+/// PostgreSQL would give new objects privileges.
+#[test]
+fn what_would_have_default_privileges_is_not_created() {
+    let Some(peer) = Peer::find("what_would_have_default_privileges") else { return };
+    peer.init("theirs");
+    let server = peer.start("theirs", "-c autovacuum=off");
+    server.query("create schema s; create role r");
+    server.query("alter default privileges grant select on tables to public");
+    server.query("alter default privileges in schema s grant usage on sequences to public");
+    server.query("alter default privileges for role r grant usage on schemas to public");
+    drop(server);
+    let mut fixture = open_made(|dir| peer.fetch("theirs", dir));
+    for refused in [
+        "create table t (a int)",
+        "create table s.t as select 1 as a",
+        "create sequence s.q",
+        "create schema x authorization r",
+    ] {
+        let lines = support::run(&mut fixture.conn, refused);
+        assert!(lines.iter().any(|line| line.starts_with("! ERROR 0A000")), "{refused}: {lines:?}");
+    }
+    fixture.rows("create sequence q; create schema x; set role r");
+    fixture.rows("create temp table t (a int)");
     fixture.close();
 }

@@ -8,8 +8,9 @@ use crate::error::{StorageError, file_error};
 use forebay_aio::{self as aio, AlignedBuf, Errno, FileKind, IfFound, Namespace, OpenOptions};
 use forebay_format::ids::{DEFAULT_TABLESPACE, TABLESPACE_VERSION_DIR};
 use forebay_format::wal::database::DatabasePlace;
-use forebay_format::{Oid, relmap};
-use std::path::Path;
+use forebay_format::{Fork, Oid, relmap};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 /// The file that names the version of a database's directory.
 const VERSION_FILE: &str = "PG_VERSION";
@@ -67,7 +68,15 @@ impl Smgr {
         let dir = self.data_dir().join(place.path());
         let (path, new) =
             (dir.join(relmap::FILE_NAME), dir.join(format!("{}.tmp", relmap::FILE_NAME)));
-        io.write_file(&new, &map.encode()).map_err(Self::failed("write", &new))?;
+        let file = self.namespace().open(&new, &OpenOptions::READ_WRITE.create().truncate());
+        let file = file.map_err(Self::failed("create", &new))?;
+        let bytes = AlignedBuf::copy_of(&map.encode()).map_err(Self::failed("write", &new))?;
+        io.write_all_at(&file, 0, &bytes).map_err(Self::failed("write", &new))?;
+        let mut sync = true;
+        forebay_aio::planted_bug!(self.aio(), RelationMapNotSynced, sync = false);
+        if sync {
+            io.fsync(&file).map_err(Self::failed("sync", &new))?;
+        }
         self.namespace().rename(&new, &path).map_err(Self::failed("rename", &new))?;
         self.sync_names(&dir)
     }
@@ -86,6 +95,41 @@ impl Smgr {
             }
         }
         Ok(found)
+    }
+
+    /// The tablespaces in which a database has files, and not only an empty directory.
+    pub fn tablespaces_used_by(&self, database: Oid) -> Result<Vec<Oid>, StorageError> {
+        let mut found = Vec::new();
+        for spc in self.tablespaces_of(database)? {
+            let dir = self.data_dir().join(DatabasePlace { db: database, spc }.path());
+            if !self.namespace().list(&dir).map_err(Self::failed("list", &dir))?.is_empty() {
+                found.push(spc);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Copies the files of a database again, as the log says. A later record may have removed the
+    /// source, or the tablespace that the copy is in: then empty directories stand for them until
+    /// that record.
+    pub fn redo_copy(
+        &self,
+        io: &mut aio::IoBackend,
+        from: DatabasePlace,
+        to: DatabasePlace,
+    ) -> Result<(), StorageError> {
+        self.remove_database(to)?;
+        for place in [from, to] {
+            self.make_directories(&self.data_dir().join(place.path()))?;
+        }
+        let source = self.data_dir().join(from.path());
+        match self.namespace().mkdir(&source) {
+            Err(e) if e.errno() != Some(Errno::EXIST) => {
+                return Err(file_error("create directory", &source, &e));
+            }
+            _ => {}
+        }
+        self.copy_database(io, from, to)
     }
 
     /// Copies the files of a database. Its pages were written before.
@@ -152,6 +196,24 @@ impl Smgr {
                 self.written.remove_fork(key.0, key.1);
                 entry.remove();
             }
+        }
+    }
+}
+
+impl Smgr {
+    /// Forgets what is known of relations whose first files are at these paths, and closes their
+    /// files: others have taken their place, but for those of init forks. Nobody uses them.
+    pub fn forget_replaced(&self, replaced: &HashSet<PathBuf>) {
+        for shard in &self.forks {
+            shard.write().retain(|(rel, fork), entry| {
+                let kept = *fork == Fork::Init
+                    || !replaced.contains(&self.segment_path(*rel, Fork::Main, 0));
+                if !kept {
+                    let _none_in_flight = entry.transfers.close(&self.aio);
+                    entry.remove();
+                }
+                kept
+            });
         }
     }
 }

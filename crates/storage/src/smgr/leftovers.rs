@@ -29,6 +29,10 @@ pub fn database_dirs(names: &dyn Namespace, data_dir: &Path) -> Result<Vec<PathB
     let mut parents = vec![data_dir.join("base")];
     let spaces = data_dir.join("pg_tblspc");
     for entry in list_if_there(names, &spaces)? {
+        // Whatever else somebody has put there is no tablespace.
+        if entry.kind == FileKind::File || !entry.name.to_str().is_some_and(is_number) {
+            continue;
+        }
         parents.push(spaces.join(entry.name).join(TABLESPACE_VERSION_DIR));
     }
     let mut dirs = Vec::new();

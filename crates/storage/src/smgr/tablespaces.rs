@@ -79,11 +79,13 @@ impl Smgr {
         removed.map_err(Self::failed("remove", link))
     }
 
-    /// Whether there is nothing in a tablespace but empty directories of databases.
-    pub fn is_tablespace_empty(&self, oid: Oid) -> Result<bool, StorageError> {
+    /// Whether there is nothing in a tablespace but empty directories of databases. None: its
+    /// directory is gone.
+    pub fn is_tablespace_empty(&self, oid: Oid) -> Result<Option<bool>, StorageError> {
         let dir = self.tablespace_path(oid).join(TABLESPACE_VERSION_DIR);
-        let listed = self.namespace().list(&dir).map_err(Self::failed("open directory", &dir))?;
-        self.are_empty(&dir, &listed)
+        let listed = self.namespace().list(&dir).if_found();
+        let listed = listed.map_err(Self::failed("open directory", &dir))?;
+        listed.map(|listed| self.are_empty(&dir, &listed)).transpose()
     }
 
     fn are_empty(&self, dir: &Path, entries: &[DirEntry]) -> Result<bool, StorageError> {
@@ -100,9 +102,35 @@ impl Smgr {
         Ok(true)
     }
 
+    /// Whether the link of another tablespace leads to the same location. The creation of one may
+    /// have been taken back before the other one came; a recovery makes both links.
+    fn shares_location(&self, link: &Path) -> Result<bool, StorageError> {
+        let (Ok(target), Some(parent)) = (self.namespace().read_link(link), link.parent()) else {
+            return Ok(false);
+        };
+        let listed = self.namespace().list(parent).map_err(Self::failed("list", parent))?;
+        let others = listed.iter().filter(|entry| Some(&*entry.name) != link.file_name());
+        let mut targets = others.map(|entry| self.namespace().read_link(&parent.join(&entry.name)));
+        Ok(targets.any(|other| other.is_ok_and(|other| other == target)))
+    }
+
+    /// Removes the link of a tablespace whose location is another one's. False: it has its own.
+    pub fn remove_second_link(&self, oid: Oid) -> Result<bool, StorageError> {
+        let link = self.tablespace_path(oid);
+        if !self.shares_location(&link)? {
+            return Ok(false);
+        }
+        self.remove_link(&link)?;
+        self.sync_parent(&link)?;
+        Ok(true)
+    }
+
     /// Removes a tablespace. False, and nothing happens, if there is anything in it but empty
     /// directories of databases. One that is missing is no error.
     pub fn remove_tablespace(&self, oid: Oid) -> Result<bool, StorageError> {
+        if self.remove_second_link(oid)? {
+            return Ok(true);
+        }
         let link = self.tablespace_path(oid);
         let dir = link.join(TABLESPACE_VERSION_DIR);
         let listed = self.namespace().list(&dir).if_found().map_err(Self::failed("list", &dir))?;
@@ -121,5 +149,17 @@ impl Smgr {
         self.remove_link(&link)?;
         self.sync_parent(&link)?;
         Ok(true)
+    }
+
+    /// Removes a tablespace again, as the log says. As in PostgreSQL it stays where that fails, and
+    /// recovery goes on.
+    pub fn redo_remove_tablespace(&self, oid: Oid) -> Result<(), StorageError> {
+        match self.remove_tablespace(oid) {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("tablespace {oid} is not removed: it is not empty"),
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => tracing::info!("tablespace {oid} is not removed: {error}"),
+        }
+        Ok(())
     }
 }

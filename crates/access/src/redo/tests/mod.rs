@@ -1,3 +1,4 @@
+mod databases;
 mod golden;
 mod indexes;
 mod made;

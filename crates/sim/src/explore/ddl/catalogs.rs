@@ -28,7 +28,7 @@ const SHOWN: [&str; 15] = [
 ];
 
 /// Columns of catalogs that have OIDs of rows of others.
-const REFERENCES: [(&str, &str, &str); 30] = [
+const REFERENCES: [(&str, &str, &str); 31] = [
     ("pg_class", "relnamespace", "pg_namespace"),
     ("pg_class", "reltype", "pg_type"),
     ("pg_class", "relowner", "pg_authid"),
@@ -55,6 +55,7 @@ const REFERENCES: [(&str, &str, &str); 30] = [
     ("pg_statistic", "starelid", "pg_class"),
     ("pg_auth_members", "roleid", "pg_authid"),
     ("pg_auth_members", "member", "pg_authid"),
+    ("pg_auth_members", "grantor", "pg_authid"),
     ("pg_db_role_setting", "setdatabase", "pg_database"),
     ("pg_db_role_setting", "setrole", "pg_authid"),
     ("pg_tablespace", "spcowner", "pg_authid"),
@@ -130,6 +131,21 @@ pub(super) fn picture(sql: &mut Sql) -> Result<Picture, String> {
         add(&table, &rows);
     }
     Ok(Picture(shown))
+}
+
+/// Checks that tables which are not shown, for a crash empties them, can be read.
+///
+/// # Errors
+/// As statements.
+pub(super) fn check_unlogged(sql: &mut Sql) -> Result<(), String> {
+    let tables = "select relnamespace, relname from pg_class \
+                  where oid > 16383 and relkind = 'r' and relpersistence = 'u'";
+    for row in sql.run(tables)? {
+        let schema = format!("select nspname from pg_namespace where oid = {}", row[0]);
+        let schema = sql.column(&schema)?.concat();
+        sql.run(&format!("select * from {schema}.{}", row[1]))?;
+    }
+    Ok(())
 }
 
 /// Checks that what rows of the catalogs refer to is there.

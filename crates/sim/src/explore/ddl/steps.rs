@@ -23,7 +23,7 @@ pub(super) const BEFORE: [&str; 5] = [
 pub(super) const IN_A_BLOCK: (&Group, usize) = (&GROUPS[1], 4);
 
 /// All groups. A life of a seed takes one.
-pub const GROUPS: [Group; 9] = [
+pub const GROUPS: [Group; 11] = [
     Group {
         name: "tables",
         steps: &[
@@ -138,6 +138,41 @@ pub const GROUPS: [Group; 9] = [
             "create unique index m_id on m (id); alter table m add primary key using index m_id",
             "reindex index m_id",
             "drop table l; drop table m",
+        ],
+    },
+    Group {
+        name: "unlogged tables",
+        steps: &[
+            "create unlogged table u (id serial primary key, t text)",
+            "insert into u (t) values ('x'), (repeat('y', 9000))",
+            "create index u_id on u (id)",
+            "checkpoint",
+            "begin; alter table u set logged; savepoint one; alter table u set unlogged",
+            "rollback to one; insert into u (t) values ('z')",
+            "commit",
+            "truncate u",
+            "alter table u set unlogged",
+            "truncate u; reindex table u",
+            "drop table u",
+        ],
+    },
+    Group {
+        name: "moved tables",
+        steps: &[
+            "create tablespace one location ''",
+            "alter table base set tablespace one",
+            "alter index base_pkey set tablespace one",
+            "checkpoint",
+            "begin; savepoint one; alter table base set tablespace pg_default; rollback to one",
+            "truncate base; alter table base set tablespace pg_default",
+            "insert into base values (1, 'x')",
+            "commit",
+            "create unlogged table u (a int primary key, t text) tablespace one",
+            "begin; alter table u set tablespace pg_default; alter table base set tablespace one",
+            "rollback",
+            "alter table u set tablespace pg_default; drop table u",
+            "alter index base_pkey set tablespace pg_default",
+            "drop tablespace one",
         ],
     },
 ];
