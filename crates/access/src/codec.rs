@@ -7,7 +7,7 @@
 use forebay_format::tuple::{TupleBuilder, TupleError};
 use forebay_format::varlena::{Varlena, decode};
 use forebay_format::{Align, AttrLayout};
-use forebay_types::{Datum, NAME_LEN, Oid, truncate_name, type_info};
+use forebay_types::{Datum, Encoding, NAME_LEN, Oid, ValueError, type_info};
 
 /// How a type's values lie in a row. None if the type is not known.
 pub fn layout_of(oid: Oid) -> Option<AttrLayout> {
@@ -16,13 +16,15 @@ pub fn layout_of(oid: Oid) -> Option<AttrLayout> {
     Some(AttrLayout { len: info.len, align, by_val: info.by_val, plain: info.storage == b'p' })
 }
 
-/// Appends the tuple of a row to `out`. Returns its length. After an error `out` is as it was.
+/// Appends the tuple of a row, with texts in an encoding, to `out`. Returns its length. After an
+/// error `out` is as it was.
 ///
 /// # Panics
 /// If a value has no stored form: the caller has asked `Repr::accepts`.
 pub fn form_row(
     layouts: &[AttrLayout],
     values: &[Datum<'_>],
+    encoding: Encoding,
     out: &mut Vec<u8>,
 ) -> Result<usize, TupleError> {
     if layouts.len() != values.len() {
@@ -31,7 +33,7 @@ pub fn form_row(
     let start = out.len();
     let mut tuple = TupleBuilder::new(values.len(), values.iter().any(Datum::is_null), out)?;
     for (layout, value) in layouts.iter().zip(values) {
-        if let Err(error) = append(&mut tuple, *layout, value) {
+        if let Err(error) = append(&mut tuple, *layout, value, encoding) {
             out.truncate(start);
             return Err(error);
         }
@@ -45,6 +47,7 @@ pub(crate) fn append(
     tuple: &mut TupleBuilder<'_>,
     layout: AttrLayout,
     value: &Datum<'_>,
+    encoding: Encoding,
 ) -> Result<(), TupleError> {
     match value {
         Datum::Null => {
@@ -64,8 +67,10 @@ pub(crate) fn append(
             tuple.fixed(layout, [c, d, a, b, e, f])
         }
         Datum::Char(v) => tuple.fixed(layout, [*v]),
-        Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
-        Datum::Text(v) => tuple.value(layout, v.as_bytes()),
+        Datum::Text(v) if layout.len == NAME_LEN as i16 => {
+            tuple.fixed(layout, padded_name(v, encoding)?)
+        }
+        Datum::Text(v) => tuple.value(layout, &encoding.encode(v).map_err(unstorable)?),
         Datum::Timestamptz(v) | Datum::Timestamp(v) | Datum::Time(v) => {
             tuple.fixed(layout, v.to_le_bytes())
         }
@@ -74,11 +79,14 @@ pub(crate) fn append(
         Datum::Uuid(v) => tuple.fixed(layout, *v),
         Datum::Macaddr(v) => tuple.fixed(layout, *v),
         Datum::Macaddr8(v) => tuple.fixed(layout, *v),
-        Datum::Bytes(v) | Datum::Carried(_, v) | Datum::Jsonb(v) => tuple.value(layout, v),
-        Datum::Array(v) => tuple.value(layout, v.bytes()),
-        Datum::Timetz(..) | Datum::Interval(_) | Datum::Bits(..) | Datum::Inet(_) => {
-            let stored = value.to_stored(layout.len).expect("it is no pointer");
-            tuple.value(layout, &stored)
+        Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
+        Datum::Jsonb(_)
+        | Datum::Array(_)
+        | Datum::Timetz(..)
+        | Datum::Interval(_)
+        | Datum::Bits(..)
+        | Datum::Inet(_) => {
+            tuple.value(layout, &value.to_stored(layout.len, encoding).map_err(unstorable)?)
         }
         Datum::Numeric(v) => tuple.value(layout, &v.to_stored()),
         Datum::Toasted(v) => match decode(v) {
@@ -91,10 +99,17 @@ pub(crate) fn append(
 }
 
 /// A stored name: its first 63 bytes at most, then zeros.
-fn padded_name(name: &str) -> [u8; NAME_LEN] {
+fn padded_name(name: &str, encoding: Encoding) -> Result<[u8; NAME_LEN], TupleError> {
     let mut padded = [0; NAME_LEN];
-    padded.iter_mut().zip(truncate_name(name).bytes()).for_each(|(to, from)| *to = from);
-    padded
+    let bytes = encoding.encode(encoding.truncate_name(name)).map_err(unstorable)?;
+    padded.iter_mut().zip(bytes.iter()).for_each(|(to, from)| *to = *from);
+    Ok(padded)
+}
+
+/// The error of a text that cannot be stored in the database's encoding.
+#[cold]
+fn unstorable(error: ValueError) -> TupleError {
+    TupleError::Unstorable { why: error.to_string() }
 }
 
 #[cfg(test)]
@@ -129,8 +144,10 @@ mod tests {
         for ((oid, datum), stored) in values.iter().zip(stored(&types, &datums)) {
             let repr = Repr::of(*oid);
             assert!(repr.accepts(datum));
-            let back =
-                stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("a value");
+            let back = stored
+                .as_deref()
+                .map_or(Ok(Datum::Null), |b| repr.decode(b, Encoding::Utf8))
+                .expect("a value");
             assert_eq!(back, *datum);
         }
     }
@@ -140,7 +157,7 @@ mod tests {
         let layouts: Vec<AttrLayout> =
             types.iter().map(|t| layout_of(*t).expect("a type")).collect();
         let mut tuple = Vec::new();
-        form_row(&layouts, values, &mut tuple).expect("a row");
+        form_row(&layouts, values, Encoding::Utf8, &mut tuple).expect("a row");
         let mut bytes = vec![None; values.len()];
         let tuple = HeapTuple::new(&tuple).expect("a tuple");
         forebay_format::tuple::deform(tuple, &layouts, &mut bytes).expect("its values");
@@ -165,7 +182,7 @@ mod tests {
             }
             let bytes: Vec<Option<&[u8]>> = bytes.iter().map(Option::as_deref).collect();
             let mut row = b"before".to_vec();
-            let len = form_row(&layouts, &values, &mut row).expect("a row");
+            let len = form_row(&layouts, &values, Encoding::Utf8, &mut row).expect("a row");
             let want = forebay_format::tuple::form_tuple(&layouts, &bytes).expect("a tuple");
             assert_eq!((&row[6..], len), (want.as_slice(), want.len()));
         }
@@ -175,7 +192,8 @@ mod tests {
     fn a_value_of_another_length_leaves_nothing() {
         let mut out = b"before".to_vec();
         let layouts = [AttrLayout::INT4, AttrLayout::INT8];
-        form_row(&layouts, &[Datum::Int4(1), Datum::Int4(1)], &mut out).expect_err("4 bytes for 8");
+        let values = [Datum::Int4(1), Datum::Int4(1)];
+        form_row(&layouts, &values, Encoding::Utf8, &mut out).expect_err("4 bytes for 8");
         assert_eq!(out, b"before");
     }
 
@@ -183,7 +201,8 @@ mod tests {
     fn a_long_name_is_cut_at_63_bytes() {
         let long = "x".repeat(80);
         let bytes = stored(&[oids::NAME], &[Datum::text(&long)]);
-        let name = Repr::Name.decode(bytes[0].as_deref().expect("bytes")).expect("a name");
+        let name =
+            Repr::Name.decode(bytes[0].as_deref().expect("bytes"), Encoding::Utf8).expect("a name");
         assert_eq!(name, Datum::text(&long[..63]));
     }
 }

@@ -25,7 +25,7 @@ use forebay_storage::{
     TempSpace, TempWriter,
 };
 use forebay_txn::locks::Interrupt;
-use forebay_types::{Datum, Repr};
+use forebay_types::{Datum, Encoding, Repr};
 
 use crate::error::AccessError;
 use crate::nbtree::{IndexShape, KeyColumn, KeyOrder};
@@ -299,11 +299,13 @@ fn number_of(order: &KeyOrder, value: &[u8]) -> Result<u64, AccessError> {
             let end = value.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
             bytes(value.get(..end).unwrap_or(value))
         }
-        (KeyOrder::Value(repr @ (Repr::Float4 | Repr::Float8)), _) => match repr.decode(value)? {
-            Datum::Float4(n) => float(n.into()),
-            Datum::Float8(n) => float(n),
-            _ => 0,
-        },
+        (KeyOrder::Value(repr @ (Repr::Float4 | Repr::Float8)), _) => {
+            match repr.decode(value, Encoding::Utf8)? {
+                Datum::Float4(n) => float(n.into()),
+                Datum::Float8(n) => float(n),
+                _ => 0,
+            }
+        }
         _ => 0,
     })
 }

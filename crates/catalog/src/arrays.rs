@@ -91,6 +91,18 @@ pub(crate) fn array_of(
     Datum::Array(Array::stored(stored))
 }
 
+/// An array, for a column of type anyarray, whose elements have the bytes that a row has of them:
+/// whatever their type and the database's encoding, it is stored as it is.
+pub(crate) fn array_of_stored(
+    element: Oid,
+    elements: impl ExactSizeIterator<Item = Vec<u8>>,
+) -> Datum<'static> {
+    match array_of(oids::ANYARRAY, element, elements) {
+        Datum::Array(array) => Datum::Carried(oids::ANYARRAY, array.bytes().to_vec().into()),
+        other => other,
+    }
+}
+
 /// A text in an array: with a length word of four bytes, and filled up to a multiple of four.
 pub(crate) fn stored_text(text: &str) -> Vec<u8> {
     let len = size_of::<u32>() + text.len();

@@ -80,6 +80,8 @@ pub struct NewCluster {
 /// The locale of the databases of a new cluster: columns of pg_database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLocale {
+    /// encoding
+    pub encoding: i32,
     /// datlocprovider
     pub provider: u8,
     /// datcollate
@@ -209,6 +211,7 @@ impl NewCluster {
                         Some(value) => Datum::string(value.clone()),
                         None => Datum::Null,
                     };
+                    row[at("encoding")] = Datum::Int4(locale.encoding);
                     row[at("datlocprovider")] = Datum::Char(locale.provider);
                     row[at("datcollate")] = Datum::string(locale.collate.clone());
                     row[at("datctype")] = Datum::string(locale.ctype.clone());

@@ -21,14 +21,15 @@ use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_format::syscache as number;
 use forebay_format::wal::invalidation::Invalidation;
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 
 use crate::cached_relations::CachedRelations;
 use crate::sequence_def::SequenceInfo;
 use crate::table::Table;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    encoding: Encoding,
     /// Number of transactions that changed the catalogs and are ending.
     closing: u32,
     relations: CachedRelations,
@@ -40,7 +41,7 @@ struct State {
 const MOST_NAMESPACES: usize = 1024;
 
 /// The cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CatalogCache {
     state: RwLock<State>,
     /// Changed under the lock, at the beginning and the end of each change.
@@ -54,6 +55,13 @@ pub struct Change<'a> {
 }
 
 impl CatalogCache {
+    /// An empty cache of a database with this encoding.
+    pub fn new(encoding: Encoding) -> CatalogCache {
+        let relations = CachedRelations::new(encoding);
+        let state = State { encoding, closing: 0, relations, namespaces: HashMap::new() };
+        CatalogCache { state: RwLock::new(state), version: AtomicU64::new(0) }
+    }
+
     /// The version to give to [`CatalogCache::put`] later. None: nothing may be added now.
     pub fn version(&self) -> Option<u64> {
         let state = self.state.read();
@@ -179,11 +187,13 @@ impl State {
                 self.relations.forget_namespace(hash);
             }
             Invalidation::Entry { cache: number::NAMESPACE_BY_NAME, hash, .. } => {
-                self.namespaces.retain(|name, _| number::hash_name(name) != hash);
+                let encoding = self.encoding;
+                let hash_of = |name: &str| number::hash_name(encoding.sent(name));
+                self.namespaces.retain(|name, _| hash_of(name) != hash);
             }
             _ if is_harmless(message) => {}
             _ => {
-                self.relations = CachedRelations::default();
+                self.relations = CachedRelations::new(self.encoding);
                 self.namespaces.clear();
             }
         }
@@ -209,12 +219,12 @@ mod tests {
 
     /// What a commit says that has changed the row of pg_class of table "t".
     fn changed(oid: Oid) -> [Invalidation; 3] {
-        invalidate::class(5, 5, oid, ("t", 2200))
+        invalidate::class((5, Encoding::default()), 5, oid, ("t", 2200))
     }
 
     #[test]
     fn a_name_looked_for_in_vain_is_remembered_until_there_is_such_a_table() {
-        let cache = CatalogCache::default();
+        let cache = CatalogCache::new(Encoding::default());
         let before = cache.version();
         cache.put_absent(before, 2200, "t");
         cache.put_absent(before, 11, "t");
@@ -230,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_commit_takes_away_what_it_has_changed() {
-        let cache = CatalogCache::default();
+        let cache = CatalogCache::new(Encoding::default());
         let kept = other();
         cache.put(cache.version(), &table(1));
         cache.put(cache.version(), &kept);
@@ -250,11 +260,11 @@ mod tests {
             (Some(Some(2200)), Some(None))
         );
         // CREATE SCHEMA s
-        drop(cache.change(&invalidate::namespace(5, 16_400, "s")));
+        drop(cache.change(&invalidate::namespace(5, 16_400, number::hash_name("s"))));
         assert_eq!((cache.namespace("public"), cache.namespace("s")), (Some(Some(2200)), None));
         assert!(is_kept());
         // ALTER SCHEMA public RENAME
-        drop(cache.change(&invalidate::namespace(5, 2200, "public")));
+        drop(cache.change(&invalidate::namespace(5, 2200, number::hash_name("public"))));
         assert!(!is_kept() && cache.namespace("public").is_none());
         // Roles and databases are not known here.
         let before = cache.version();
@@ -270,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_was_looked_up_before_a_change_is_not_remembered_after_it() {
-        let cache = CatalogCache::default();
+        let cache = CatalogCache::new(Encoding::default());
         let before = cache.version();
         cache.put(before, &table(1));
         assert_eq!(found(&cache), Some(Some(1)));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_format::syscache::{hash_key, hash_name, hash_oid};
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 
 use crate::sequence_def::SequenceInfo;
 use crate::table::Table;
@@ -19,8 +19,9 @@ const MOST_SEQUENCES: usize = 8192;
 /// Most names kept that are no table's. A client can ask for any number of names.
 const MOST_ABSENT: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CachedRelations {
+    encoding: Encoding,
     tables: HashMap<Oid, Arc<Table>>,
     /// The OIDs of tables, by namespace and name.
     names: HashMap<Oid, HashMap<String, Oid>>,
@@ -31,18 +32,30 @@ pub(crate) struct CachedRelations {
     absent: HashMap<u32, (Oid, String)>,
 }
 
-/// The hash value that names a row of pg_class by its name.
-fn name_hash(namespace: Oid, name: &str) -> u32 {
-    hash_key(&[hash_name(name), hash_oid(namespace)])
-}
-
 impl CachedRelations {
+    /// None yet, of a database with this encoding.
+    pub(crate) fn new(encoding: Encoding) -> CachedRelations {
+        CachedRelations {
+            encoding,
+            tables: HashMap::new(),
+            names: HashMap::new(),
+            of_index: HashMap::new(),
+            sequences: HashMap::new(),
+            absent: HashMap::new(),
+        }
+    }
+
+    /// The hash value that names a row of pg_class by its name.
+    fn name_hash(&self, namespace: Oid, name: &str) -> u32 {
+        hash_key(&[hash_name(self.encoding.sent(name)), hash_oid(namespace)])
+    }
+
     /// Some(None): there is none.
     pub(crate) fn named(&self, namespace: Oid, name: &str) -> Option<Option<Arc<Table>>> {
         if let Some(oid) = self.names.get(&namespace).and_then(|names| names.get(name)) {
             return Some(self.table(*oid));
         }
-        let (of, known) = self.absent.get(&name_hash(namespace, name))?;
+        let (of, known) = self.absent.get(&self.name_hash(namespace, name))?;
         (*of == namespace && known == name).then_some(None)
     }
 
@@ -74,7 +87,8 @@ impl CachedRelations {
 
     pub(crate) fn put_absent(&mut self, namespace: Oid, name: &str) {
         if self.absent.len() < MOST_ABSENT {
-            self.absent.insert(name_hash(namespace, name), (namespace, name.to_owned()));
+            let hash = self.name_hash(namespace, name);
+            self.absent.insert(hash, (namespace, name.to_owned()));
         }
     }
 
@@ -137,7 +151,7 @@ mod tests {
 
     #[test]
     fn two_tables_exchange_their_names() {
-        let mut cached = CachedRelations::default();
+        let mut cached = CachedRelations::new(Encoding::default());
         cached.put(&named(1, "a"));
         cached.put(&named(2, "b"));
         cached.forget(1);
@@ -152,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_number_of_entries_is_bounded() {
-        let mut cached = CachedRelations::default();
+        let mut cached = CachedRelations::new(Encoding::default());
         for oid in 1..=MOST_TABLES as Oid + 100 {
             cached.put(&named(oid, &oid.to_string()));
             cached.put_absent(11, &oid.to_string());

@@ -17,7 +17,7 @@ use crate::schema::{
     PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX,
     PG_CONSTRAINT_OID_INDEX,
 };
-use crate::stored_expr::{Check, CheckDef, tree_text};
+use crate::stored_expr::{Check, CheckDef, stored_tree, tree_text};
 use crate::table::Table;
 use crate::writer::Writer;
 
@@ -34,6 +34,7 @@ impl Reader<'_> {
     pub(crate) fn checks(&mut self, table: Oid) -> Result<Vec<Check>, CatalogError> {
         let (mut found, key) = (Vec::new(), [Datum::Oid(table), Datum::Oid(0)]);
         let of_table = Rows::Of((&PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, &key));
+        let encoding = self.database().encoding;
         self.read(of_table, NO_INHERIT + 1, &mut |_, row, tuple| {
             let row = Row(row, PG_CONSTRAINT.name);
             if row.char(KIND)? != b'c' {
@@ -44,7 +45,7 @@ impl Reader<'_> {
             found.push(Check {
                 oid: row.oid(0)?,
                 name: row.name(1)?.to_owned(),
-                tree: tree_text(tree)?,
+                tree: tree_text(tree, encoding)?,
                 enforced: row.bool(ENFORCED)?,
                 validated: row.bool(VALIDATED)?,
                 no_inherit: row.bool(NO_INHERIT)?,
@@ -107,7 +108,7 @@ pub(crate) fn insert_check(
         (ENFORCED, Datum::Bool(def.enforced)),
         (VALIDATED, Datum::Bool(def.validated)),
         (NO_INHERIT, Datum::Bool(def.no_inherit)),
-        (TREE, Datum::string(def.condition.tree.to_string())),
+        (TREE, stored_tree(&def.condition.tree, writer.database.encoding)?),
         (COLUMNS, if columns.is_empty() { Datum::Null } else { int2s(oids::INT2_ARRAY, &columns) }),
     ] {
         if let Some(slot) = row.get_mut(place) {

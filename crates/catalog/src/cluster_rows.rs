@@ -1,7 +1,7 @@
 //! Rows of the shared catalogs: databases, roles, settings of both.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 
 use crate::error::CatalogError;
 use crate::lookup::Key;
@@ -91,6 +91,18 @@ impl DatabaseRow {
             locale: text(14)?,
             icu_rules: text(15)?,
             collation_version: text(16)?,
+        })
+    }
+
+    /// The encoding of its texts. 0A000 if it is not supported.
+    pub(crate) fn known_encoding(&self) -> Result<Encoding, CatalogError> {
+        let DatabaseRow { name, encoding, .. } = self;
+        Encoding::of(*encoding).ok_or_else(|| {
+            let message =
+                format!("the encoding of database \"{name}\" (number {encoding}) is not supported");
+            let hint = "Encodings are UTF8 and SQL_ASCII here. Dump the database in PostgreSQL, \
+                        and restore it into one of these.";
+            CatalogError::refused("0A000", message).with_hint(hint)
         })
     }
 

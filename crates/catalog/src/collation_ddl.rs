@@ -6,7 +6,6 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{COLLATIONS, DEPENDENCIES, NAMESPACES};
-use crate::collations::UTF8;
 use crate::database::Database;
 use crate::dropping::{Dropped, drop_cascading};
 use crate::error::CatalogError;
@@ -103,7 +102,7 @@ pub fn create_collation(
         return Ok(Created::Taken);
     }
     // One for all encodings goes with none for the database's.
-    let other = if new.encoding == -1 { UTF8 } else { -1 };
+    let other = if new.encoding == -1 { database.encoding.number() } else { -1 };
     if is_taken(&mut writer, (&new.name, other, new.namespace))? {
         return Ok(Created::TakenByAnother);
     }
@@ -143,7 +142,7 @@ pub fn alter_collation(
         _ => None,
     };
     if let Some((name, namespace)) = wanted {
-        for encoding in [UTF8, -1] {
+        for encoding in [database.encoding.number(), -1] {
             if is_taken(&mut writer, (name, encoding, namespace))? {
                 return Ok(Some(encoding));
             }

@@ -11,12 +11,10 @@ use forebay_aio::sync::Mutex;
 use forebay_collation::{
     Collation, CollationError, Definition, Provider, actual_version, version_agrees,
 };
+use forebay_types::Encoding;
 
 use crate::error::CatalogError;
 use crate::syscache::CollationRow;
-
-/// pg_enc's number of UTF8.
-pub(crate) const UTF8: i32 = 6;
 
 /// More collations than this are not kept open.
 const MOST_OPEN: usize = 1000;
@@ -48,6 +46,7 @@ pub struct VersionMismatch {
 #[derive(Debug)]
 pub(crate) struct Collations {
     default: OpenCollation,
+    encoding: Encoding,
     open: Mutex<HashMap<Key, Arc<Collation>>>,
 }
 
@@ -62,18 +61,19 @@ impl OpenCollation {
 impl Collations {
     /// Where there is no database, only the catalogs are read, whose texts are in collation C.
     pub(crate) fn of_none() -> Collations {
-        Collations { default: OpenCollation::c(), open: Mutex::default() }
+        let encoding = Encoding::SqlAscii;
+        Collations { default: OpenCollation::c(), encoding, open: Mutex::default() }
     }
 
-    /// With the database's own; `what` names the database.
+    /// With the database's own, and its encoding; `what` names the database.
     pub(crate) fn new(
         own: &Definition<'_>,
         recorded: Option<&str>,
-        what: &str,
+        (encoding, what): (Encoding, &str),
     ) -> Result<Collations, CatalogError> {
-        let collation = Arc::new(Collation::open(own).map_err(refusal)?);
+        let collation = Arc::new(opened(own, encoding, what)?);
         let default = checked(collation, (own.provider, own.locale), recorded, what);
-        Ok(Collations { default, open: Mutex::default() })
+        Ok(Collations { default, encoding, open: Mutex::default() })
     }
 
     /// The database's own.
@@ -106,10 +106,11 @@ impl Collations {
             None => self.open.lock().get(&key).cloned(),
             Some(_) => None,
         };
+        let what = format!("collation \"{}\"", row.name);
         let collation = match known {
             Some(known) => known,
             None => {
-                let opened = Arc::new(Collation::open(&definition).map_err(refusal)?);
+                let opened = Arc::new(opened(&definition, self.encoding, &what)?);
                 let mut open = self.open.lock();
                 if open.len() < MOST_OPEN {
                     open.insert(key, Arc::clone(&opened));
@@ -117,10 +118,28 @@ impl Collations {
                 opened
             }
         };
-        let what = format!("collation \"{}\"", row.name);
         let locale = (provider, definition.locale);
         Ok(checked(collation, locale, row.version.as_deref(), &what))
     }
+}
+
+/// Opens a collation of `what` in a database with an encoding.
+fn opened(
+    definition: &Definition<'_>,
+    encoding: Encoding,
+    what: &str,
+) -> Result<Collation, CatalogError> {
+    let collation = Collation::open(definition).map_err(refusal)?;
+    // Others look at characters, which bytes without an encoding are not.
+    if encoding == Encoding::SqlAscii && !(collation.is_c() && collation.is_ascii()) {
+        let message = format!(
+            "{what} has the locale \"{}\": with encoding SQL_ASCII, locales other than C are not \
+             supported",
+            definition.locale
+        );
+        return Err(CatalogError::refused("0A000", message));
+    }
+    Ok(collation)
 }
 
 fn checked(

@@ -26,7 +26,7 @@ use crate::schema::{
     PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, PG_DEPEND_DEPENDER_INDEX, PG_INDEX,
     PG_INDEX_INDEXRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
 };
-use crate::stored_expr::StoredExpr;
+use crate::stored_expr::{StoredExpr, stored_tree};
 use crate::table::{Column, Table};
 use crate::writer::{Found, Writer};
 
@@ -128,7 +128,8 @@ pub fn set_column_type(
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = attribute(&mut writer, table, number, usize::MAX)?;
     retype(&mut found.values, info, (typmod, collation));
-    let array = missing.map(|value| missing_array(type_oid, value)).transpose()?;
+    let array =
+        missing.map(|value| missing_array(type_oid, value, database.encoding)).transpose()?;
     put(&mut found.values, "atthasmissing", Datum::Bool(array.is_some()));
     put(&mut found.values, "attmissingval", array.unwrap_or(Datum::Null));
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
@@ -295,7 +296,7 @@ pub fn set_check_condition(
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = writer.row(&PG_CONSTRAINT_OID_INDEX, check)?;
     if let Some(slot) = found.values.get_mut(PG_CONSTRAINT.place("conbin")) {
-        *slot = Datum::string(condition.tree.to_string());
+        *slot = stored_tree(&condition.tree, database.encoding)?;
     }
     writer.update(CONSTRAINTS, found.tid, &found.values)?;
     let key = [Datum::Oid(CONSTRAINTS), Datum::Oid(check)];

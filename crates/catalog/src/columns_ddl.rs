@@ -7,9 +7,9 @@ use forebay_format::varlena::long_header;
 use forebay_format::{Align, AttrLayout};
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::{Datum, Oid, oids};
+use forebay_types::{Datum, Encoding, Oid};
 
-use crate::arrays::array_of;
+use crate::arrays::array_of_stored;
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS};
 use crate::checks::{CheckedTable, count_checks};
 use crate::database::Database;
@@ -36,15 +36,16 @@ fn put(row: &mut [Datum<'static>], name: &str, value: Datum<'static>) {
     }
 }
 
-/// An array of one value, as attmissingval has it.
+/// An array of one value, as attmissingval of a database with an encoding has it.
 pub(crate) fn missing_array(
     type_oid: Oid,
     value: &Datum<'_>,
+    encoding: Encoding,
 ) -> Result<Datum<'static>, CatalogError> {
     let layout = layout_of(type_oid)?;
     let plain = [AttrLayout { align: Align::Char, plain: true, ..layout }];
     let (mut tuple, mut bytes) = (Vec::new(), [None]);
-    form_row(&plain, std::slice::from_ref(value), &mut tuple)?;
+    form_row(&plain, std::slice::from_ref(value), encoding, &mut tuple)?;
     deform(HeapTuple::new(&tuple)?, &plain, &mut bytes)?;
     let [bytes] = bytes;
     let bytes = bytes.unwrap_or_default();
@@ -54,7 +55,7 @@ pub(crate) fn missing_array(
         _ => bytes.to_vec(),
     };
     stored.resize(layout.align.up(stored.len()), 0);
-    Ok(array_of(oids::ANYARRAY, type_oid, [stored].into_iter()))
+    Ok(array_of_stored(type_oid, [stored].into_iter()))
 }
 
 /// Adds a column to a table, which the caller has locked; no column has its name. `missing`: the
@@ -77,9 +78,10 @@ pub fn add_column(
     if let Some(value) = missing {
         let (has, array) =
             (PG_ATTRIBUTE.place("atthasmissing"), PG_ATTRIBUTE.place("attmissingval"));
-        for (place, value) in
-            [(has, Datum::Bool(true)), (array, missing_array(def.type_oid, value)?)]
-        {
+        for (place, value) in [
+            (has, Datum::Bool(true)),
+            (array, missing_array(def.type_oid, value, database.encoding)?),
+        ] {
             if let Some(slot) = row.get_mut(place) {
                 *slot = value;
             }

@@ -9,7 +9,7 @@ use forebay_format::RelFileLocator;
 use forebay_format::relmap::RelMap;
 use forebay_storage::Backend;
 use forebay_txn::{Transaction, XactManager};
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 use forebay_wal::WalError;
 
 use crate::cache::CatalogCache;
@@ -62,6 +62,8 @@ pub struct Database {
     pub(crate) lookups: Mutex<HashMap<Oid, Arc<Lookup>>>,
     /// Operator classes of indexes that were met. Nothing here changes any.
     pub(crate) operator_classes: Mutex<Arc<OperatorClasses>>,
+    /// The encoding of its texts.
+    pub encoding: Encoding,
     /// Its collation, and others that were used.
     pub(crate) collations: Collations,
     /// Whether it has event triggers, which nothing here makes or runs.
@@ -76,19 +78,24 @@ pub struct Database {
 }
 
 impl Database {
-    /// A database whose catalogs are where `maps` says, with its collation.
-    pub(crate) fn new(maps: RelationMaps, shared: &Shared, collations: Collations) -> Database {
+    /// A database whose catalogs are where `maps` says, with its encoding and its collation.
+    pub(crate) fn new(
+        maps: RelationMaps,
+        shared: &Shared,
+        (encoding, collations): (Encoding, Collations),
+    ) -> Database {
         let (oid, tablespace) = maps.place();
         Database {
             oid,
             tablespace,
-            cache: CatalogCache::default(),
-            rows: SysCache::default(),
+            cache: CatalogCache::new(encoding),
+            rows: SysCache::new(encoding),
             trees: Arc::clone(&shared.trees),
             compiler: shared.compiler.clone(),
             opened: Mutex::default(),
             lookups: Mutex::default(),
             operator_classes: Mutex::default(),
+            encoding,
             collations,
             has_event_triggers: OnceLock::new(),
             default_privileges: OnceLock::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::{Mutex, RwLock};
 use forebay_storage::Backend;
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 
 use crate::cluster_rows::DatabaseRow;
 use crate::collations::Collations;
@@ -36,7 +36,10 @@ impl Databases {
         shared: Shared,
     ) -> Result<Databases, CatalogError> {
         let maps = RelationMaps::read_shared(&mut backend.io, dir)?;
-        let none = Arc::new(Database::new(maps, &shared, Collations::of_none()));
+        // Names in the shared catalogs are in the encodings of the databases where they were given.
+        // Read as bytes, each of them can be read.
+        let texts = (Encoding::SqlAscii, Collations::of_none());
+        let none = Arc::new(Database::new(maps, &shared, texts));
         let dir = dir.to_path_buf();
         Ok(Databases { dir, shared, none, open: RwLock::default(), opening: Mutex::default() })
     }
@@ -56,7 +59,8 @@ impl Databases {
         &self.shared
     }
 
-    /// A reader of the shared catalogs, which sees what is committed now.
+    /// A reader of the shared catalogs, which sees what is committed now. Its texts are those of
+    /// SQL_ASCII: each byte is a character.
     pub fn shared_reader<'a>(&'a self, backend: &'a mut Backend) -> Reader<'a> {
         let snapshot = self.shared.xacts.snapshot(&self.none.transaction());
         Reader::new(&self.none, backend, snapshot)
@@ -81,9 +85,9 @@ impl Databases {
         if let Some(database) = known(self) {
             return Ok(database);
         }
-        let collations = collations_of(row)?;
+        let texts = (row.known_encoding()?, collations_of(row)?);
         let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
-        let database = Arc::new(Database::new(maps, &self.shared, collations));
+        let database = Arc::new(Database::new(maps, &self.shared, texts));
         let snapshot = self.shared.xacts.snapshot(&database.transaction());
         let mut reader = Reader::new(&database, backend, snapshot);
         let _ = database.has_event_triggers.set(reader.has_event_triggers()?);

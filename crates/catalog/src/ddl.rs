@@ -15,7 +15,7 @@ use forebay_format::{Fork, RelFileLocator, Xid};
 use forebay_storage::{Backend, TempRelations};
 use forebay_txn::Transaction;
 use forebay_txn::locks::LockTag;
-use forebay_types::{Datum, Oid, type_info};
+use forebay_types::{Datum, Encoding, Oid, type_info};
 use forebay_wal::Record;
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, NAMESPACES, TYPES};
@@ -47,11 +47,11 @@ pub fn name_lock(database: Oid, namespace: Oid, name: &str) -> LockTag {
     LockTag::Object { database, class: PG_CLASS.oid, object }
 }
 
-/// Refuses what PostgreSQL refuses of a table's definition.
+/// Refuses what PostgreSQL refuses of a table's definition, in a database with an encoding.
 pub fn check_definition(
-    namespace: Oid,
-    name: &str,
+    (namespace, name): (Oid, &str),
     columns: &[ColumnDef],
+    encoding: Encoding,
 ) -> Result<(), CatalogError> {
     let refuse = |state, message: String| Err(CatalogError::refused(state, message));
     if namespace == PG_CATALOG || namespace == PG_TOAST {
@@ -67,7 +67,7 @@ pub fn check_definition(
     }
     let mut seen = HashSet::new();
     for text in columns.iter().map(|c| c.name.as_str()).chain([name]) {
-        if text.len() > MAX_NAME {
+        if encoding.stored_len(text) > MAX_NAME {
             return refuse("42622", format!("identifier \"{text}\" is too long"));
         }
         if text.is_empty() {
@@ -419,15 +419,15 @@ mod tests {
     use forebay_types::oids;
 
     fn refusal(name: &str, columns: &[ColumnDef]) -> (&'static str, String) {
-        let error = check_definition(2200, name, columns).expect_err("refused");
+        let error = check_definition((2200, name), columns, Encoding::Utf8).expect_err("refused");
         (error.sqlstate(), error.to_string())
     }
 
     #[test]
     fn definitions_are_refused_as_postgresql_refuses_them() {
         let int = |name: &str| ColumnDef::new(name, oids::INT4);
-        check_definition(2200, "t", &[int("a"), int("b")]).expect("fine");
-        check_definition(2200, "t", &[]).expect("no columns are fine");
+        check_definition((2200, "t"), &[int("a"), int("b")], Encoding::Utf8).expect("fine");
+        check_definition((2200, "t"), &[], Encoding::Utf8).expect("no columns are fine");
         assert_eq!(
             refusal("t", &[int("a"), int("a")]),
             ("42701", "column \"a\" specified more than once".to_owned())
@@ -445,7 +445,7 @@ mod tests {
             refusal("t", &many),
             ("54011", "tables can have at most 1600 columns".to_owned())
         );
-        let error = check_definition(11, "t", &[]).expect_err("catalog");
+        let error = check_definition((11, "t"), &[], Encoding::Utf8).expect_err("catalog");
         assert_eq!(error.sqlstate(), "42501");
     }
 }

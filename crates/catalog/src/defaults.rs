@@ -15,7 +15,7 @@ use crate::reader::{Reader, Rows};
 use crate::row::{Row, value_at};
 use crate::row_changes::attribute;
 use crate::schema::{PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, PG_ATTRIBUTE};
-use crate::stored_expr::{StoredExpr, tree_text};
+use crate::stored_expr::{StoredExpr, stored_tree, tree_text};
 use crate::table::Table;
 use crate::writer::Writer;
 
@@ -31,11 +31,12 @@ impl Reader<'_> {
     pub(crate) fn defaults(&mut self, table: Oid) -> Result<Vec<FoundDefault>, CatalogError> {
         let (mut found, key) = (Vec::new(), [Datum::Oid(table)]);
         let of_table = Rows::Of((&PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key));
+        let encoding = self.database().encoding;
         self.read(of_table, 3, &mut |_, row, tuple| {
             let number = Row(row, PG_ATTRDEF.name).int2(2)?;
             let tree = value_at(tuple, &PG_ATTRDEF, TREE)?;
             let missing = || CatalogError::corrupt("a row of pg_attrdef has no expression");
-            found.push((number, tree_text(tree.ok_or_else(missing)?)?));
+            found.push((number, tree_text(tree.ok_or_else(missing)?, encoding)?));
             Ok(true)
         })?;
         Ok(found)
@@ -54,7 +55,7 @@ pub(crate) fn insert_default(
         Datum::Oid(oid),
         Datum::Oid(table),
         Datum::Int2(column),
-        Datum::string(default.tree.to_string()),
+        stored_tree(&default.tree, writer.database.encoding)?,
     ];
     writer.insert(DEFAULTS, &row)?;
     let object = Object::new(DEFAULTS, oid);

@@ -80,8 +80,10 @@ impl Reader<'_> {
     ) -> Result<Option<IndexDefinition>, CatalogError> {
         let (mut found, key) = (None, [Datum::Oid(index)]);
         let of_index = Rows::Of((&PG_INDEX_INDEXRELID_INDEX, &key));
+        let encoding = self.database().encoding;
         self.read(of_index, INDEX_COLUMNS, &mut |_, row, tuple| {
-            let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
+            let text = |value| tree_text(value, encoding);
+            let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(text).transpose();
             let trees = (tree(EXPRESSIONS)?, tree(PREDICATE)?);
             found = Some(IndexRow::read(&Row(row, PG_INDEX.name), tuple.xmin(), trees)?);
             Ok(false)
@@ -130,11 +132,13 @@ impl Reader<'_> {
         let place = |name| PG_CONSTRAINT.place(name);
         let (mut found, key) = (None, [Datum::Oid(constraint)]);
         let of_oid = Rows::Of((&PG_CONSTRAINT_OID_INDEX, &key));
+        let encoding = self.database().encoding;
         self.read(of_oid, COLUMNS + 1, &mut |_, row, tuple| {
             let row = Row(row, PG_CONSTRAINT.name);
             let columns = row.vector::<2>(COLUMNS).ok();
-            let tree: Option<Option<Arc<str>>> =
-                value_at(tuple, &PG_CONSTRAINT, TREE)?.map(tree_text).transpose()?;
+            let tree: Option<Option<Arc<str>>> = value_at(tuple, &PG_CONSTRAINT, TREE)?
+                .map(|value| tree_text(value, encoding))
+                .transpose()?;
             found = Some(ConstraintDefinition {
                 kind: row.char(place("contype"))?,
                 table: row.oid(place("conrelid"))?,

@@ -1,13 +1,12 @@
 //! Which database and role a session begins with: what PostgreSQL refuses, and what is not
 //! understood here.
 //!
-//! Texts are UTF-8 and compare as the database's collation says. Privileges are not enforced, so
-//! only superusers get
-//! in; limits on their connections and row security do not apply to them.
+//! Texts are in UTF8 or SQL_ASCII and compare as the database's collation says. Privileges are not
+//! enforced, so only superusers get in; limits on their connections and row security do not apply
+//! to them.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::cluster_rows::{DatabaseRow, Named, RoleRow};
-use crate::collations::UTF8;
 use crate::error::CatalogError;
 use crate::open_collations::collations_of;
 use crate::reader::Reader;
@@ -21,12 +20,12 @@ impl Reader<'_> {
     pub fn role_to_log_in(&mut self, named: Named<'_>) -> Result<RoleRow, CatalogError> {
         let Some(role) = self.find_role(named)? else {
             let message = match named {
-                Named::Name(name) => format!("role \"{name}\" does not exist"),
+                Named::Name(name) => format!("role \"{}\" does not exist", self.shown(name)),
                 Named::Oid(oid) => format!("role with OID {oid} does not exist"),
             };
             return Err(CatalogError::refused("28000", message));
         };
-        let name = &role.name;
+        let name = self.shown(&role.name);
         if !role.can_login {
             let message = format!("role \"{name}\" is not permitted to log in");
             return Err(CatalogError::refused("28000", message));
@@ -42,12 +41,12 @@ impl Reader<'_> {
     pub fn database_to_enter(&mut self, named: Named<'_>) -> Result<DatabaseRow, CatalogError> {
         let Some(database) = self.find_database(named)? else {
             let message = match named {
-                Named::Name(name) => format!("database \"{name}\" does not exist"),
+                Named::Name(name) => format!("database \"{}\" does not exist", self.shown(name)),
                 Named::Oid(oid) => format!("database {oid} does not exist"),
             };
             return Err(CatalogError::refused("3D000", message));
         };
-        let name = &database.name;
+        let name = self.shown(&database.name);
         if database.is_invalid() {
             let message = format!("cannot connect to invalid database \"{name}\"");
             let error = CatalogError::refused("55000", message);
@@ -64,18 +63,17 @@ impl Reader<'_> {
         check_locale(&database)?;
         Ok(database)
     }
+
+    /// A name for an error of a client that is in no database yet.
+    fn shown(&self, name: &str) -> String {
+        self.database().encoding.shown(name)
+    }
 }
 
 /// Refuses a database whose texts would mean something else here, or whose collation is not known.
 pub fn check_locale(database: &DatabaseRow) -> Result<(), CatalogError> {
-    let DatabaseRow { name, encoding, .. } = database;
-    if *encoding != UTF8 {
-        let message =
-            format!("the encoding of database \"{name}\" (number {encoding}) is not supported");
-        let hint = "Texts are UTF-8 here. Dump the database in PostgreSQL, and restore it into one \
-                    with ENCODING UTF8.";
-        return Err(refused(message).with_hint(hint));
-    }
+    let name = &database.name;
+    database.known_encoding()?;
     collations_of(database).map(drop).map_err(|error| {
         let sqlstate = error.sqlstate();
         let message = format!("the collation of database \"{name}\" cannot be used");

@@ -35,7 +35,7 @@ use crate::schema::{
     PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
     PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
-use crate::stored_expr::StoredExpr;
+use crate::stored_expr::{StoredExpr, stored_tree};
 use crate::table::{Column, Table};
 use crate::writer::Writer;
 
@@ -56,7 +56,7 @@ pub fn check_index(table: &Table, def: &IndexDef) -> Result<(), CatalogError> {
         return refuse("42P17", "must specify at least one column".to_owned());
     }
     if let Some(name) = &def.name
-        && name.len() > MAX_NAME
+        && table.encoding.stored_len(name) > MAX_NAME
     {
         return refuse("42622", format!("identifier \"{name}\" is too long"));
     }
@@ -120,7 +120,7 @@ fn column_names(table: &Table, def: &IndexDef) -> Result<Vec<String>, CatalogErr
             number => Ok(column(table, number)?.name.as_str()),
         })
         .collect();
-    Ok(index_columns(names?.into_iter()))
+    Ok(index_columns(names?.into_iter(), table.encoding))
 }
 
 /// The rows of pg_attribute of a new index, and the collations of its keys.
@@ -176,6 +176,7 @@ pub fn create_index(
         let flag = |on, flag| if on { flag } else { 0 };
         flag(key.descending, DESCENDING) | flag(key.nulls_first, NULLS_FIRST)
     };
+    let expressions: Vec<&str> = def.expressions.iter().map(|e| &*e.expr.tree).collect();
     let row = IndexRowValues {
         oid,
         table: table.oid,
@@ -189,11 +190,12 @@ pub fn create_index(
         collations,
         classes: classes.iter().map(|class| class.oid).collect(),
         options: def.keys.iter().map(option).collect(),
-        expressions: (!def.expressions.is_empty()).then(|| {
-            let trees: Vec<&str> = def.expressions.iter().map(|e| &*e.expr.tree).collect();
-            format!("({})", trees.join(" "))
-        }),
-        predicate: def.predicate.as_ref().map(|predicate| predicate.tree.to_string()),
+        expressions: (!expressions.is_empty())
+            .then(|| stored_tree(&format!("({})", expressions.join(" ")), database.encoding))
+            .transpose()?,
+        predicate: (def.predicate.as_ref())
+            .map(|predicate| stored_tree(&predicate.tree, database.encoding))
+            .transpose()?,
     };
     writer.insert(INDEXES, &row.datums())?;
     if def.concurrently {

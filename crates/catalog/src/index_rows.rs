@@ -10,7 +10,7 @@ use forebay_collation::Collation;
 use forebay_format::ids::FROZEN_XID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
-use forebay_types::{Oid, type_info};
+use forebay_types::{Encoding, Oid, type_info};
 
 use crate::error::CatalogError;
 use crate::figures::Figures;
@@ -227,6 +227,8 @@ pub(crate) struct FoundIndexes {
     pub(crate) classes: HashMap<Oid, IndexClass>,
     pub(crate) operator_classes: Arc<OperatorClasses>,
     pub(crate) collations: IndexCollations,
+    /// That of their database.
+    pub(crate) encoding: Encoding,
 }
 
 /// The collations of indexes, by OID; or why one cannot be used.
@@ -318,6 +320,7 @@ impl FoundIndexes {
             fill_factor: class.options.fill_factor.unwrap_or(BTREE).into(),
             deduplicate: class.options.deduplicate.unwrap_or(true),
             of_catalog,
+            encoding: self.encoding,
         };
         Ok((shape, trees))
     }

@@ -221,9 +221,10 @@ impl Database {
         let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
         let class = found.ok_or_else(lost)?;
         let db = if class.is_shared() { 0 } else { self.oid };
-        let messages = invalidate::class(self.oid, db, oid, (&class.name, class.namespace));
+        let messages =
+            invalidate::class((self.oid, self.encoding), db, oid, (&class.name, class.namespace));
         let announcement = self.announce(class.namespace == PG_CATALOG, &messages);
-        let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?)?;
+        let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?, self.encoding)?;
         // Everyone sees the change at once, whatever becomes of the transaction.
         let _known = self.cache.change(&messages);
         self.change(backend, tx, (&PG_CLASS, &table), class.tid, announcement, change)
@@ -294,7 +295,8 @@ impl Database {
 
     fn pg_database(&self) -> Result<Table, CatalogError> {
         let lost = || CatalogError::corrupt("there is no pg_database".to_owned());
-        Table::of_catalog(&PG_DATABASE, self.maps.shared(&PG_DATABASE).ok_or_else(lost)?)
+        let file = self.maps.shared(&PG_DATABASE).ok_or_else(lost)?;
+        Table::of_catalog(&PG_DATABASE, file, self.encoding)
     }
 }
 
@@ -339,14 +341,16 @@ mod tests {
     use crate::rows::{ClassRow, OldestIds};
     use forebay_access::form_row;
     use forebay_format::{HeapTuple, RelFileLocator};
+    use forebay_types::Encoding;
 
     fn values_of(
         catalog: &'static CatalogTable,
         row: &[forebay_types::Datum<'_>],
     ) -> (Table, Vec<u8>) {
-        let table = Table::of_catalog(catalog, RelFileLocator::in_default(5, 1)).unwrap();
+        let file = RelFileLocator::in_default(5, 1);
+        let table = Table::of_catalog(catalog, file, Encoding::Utf8).unwrap();
         let mut tuple = Vec::new();
-        form_row(&table.layouts, row, &mut tuple).unwrap();
+        form_row(&table.layouts, row, Encoding::Utf8, &mut tuple).unwrap();
         let hoff = HeapTuple::new(&tuple).unwrap().hoff();
         (table, tuple[hoff..].to_vec())
     }

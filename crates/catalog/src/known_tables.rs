@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_session_knows_tables_until_the_catalogs_change() {
-        let cache = CatalogCache::default();
+        let cache = CatalogCache::new(forebay_types::Encoding::default());
         let mut known = KnownTables::default();
         let table = |oid| Arc::new(Table::for_tests(oid, "t"));
         let oid = |known: &KnownTables, schema, name| {

@@ -173,7 +173,7 @@ pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
-pub use stored_expr::{Check, CheckDef, StoredExpr};
+pub use stored_expr::{Check, CheckDef, StoredExpr, tree_in_memory};
 pub use table::{Column, ColumnDef, FilePlace, Table};
 pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};

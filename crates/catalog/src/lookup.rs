@@ -11,7 +11,7 @@ use forebay_access::heap::{Heap, Heaps};
 use forebay_access::nbtree::{Condition, Index, IndexShape, KeyColumn, KeyOrder, Operator};
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
-use forebay_types::{Datum, oids};
+use forebay_types::{Datum, Encoding, oids};
 
 use crate::error::CatalogError;
 use crate::index::KnownTrees;
@@ -31,18 +31,18 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// An index whose catalog and itself are in these files.
+    /// An index whose catalog and itself are in these files, in a database with an encoding.
     pub(crate) fn new(
         index: &CatalogIndex,
         (table, locator): (RelFileLocator, RelFileLocator),
-        heaps: &Heaps,
-        trees: &KnownTrees,
+        (heaps, trees): (&Heaps, &KnownTrees),
+        encoding: Encoding,
     ) -> Result<Lookup, CatalogError> {
-        let table = Table::of_catalog(index.of, table)?;
+        let table = Table::of_catalog(index.of, table, encoding)?;
         let heap = heaps.open(table.locator, true);
         let index = Index {
             locator,
-            shape: Arc::new(shape(index)?),
+            shape: Arc::new(shape(index, encoding)?),
             pool: Arc::clone(&heap.pool),
             wal: Arc::clone(&heap.wal),
             logged: true,
@@ -61,7 +61,7 @@ impl Lookup {
 }
 
 /// What working on an index of a catalog needs to know of its columns.
-fn shape(index: &CatalogIndex) -> Result<IndexShape, CatalogError> {
+fn shape(index: &CatalogIndex, encoding: Encoding) -> Result<IndexShape, CatalogError> {
     let not_known = || CatalogError::corrupt(format!("the order of {} is not known", index.name));
     let (mut keys, mut layouts) = (Vec::new(), Vec::new());
     for column in index.columns {
@@ -82,6 +82,7 @@ fn shape(index: &CatalogIndex) -> Result<IndexShape, CatalogError> {
         fill_factor: BTREE.into(),
         deduplicate: true,
         of_catalog: true,
+        encoding,
     })
 }
 
@@ -112,7 +113,7 @@ mod tests {
         for known in CATALOG_INDEXES {
             let table = tables.iter().find(|table| table.oid == known.of.oid).unwrap();
             let index = table.indexes.iter().find(|index| index.oid == known.oid).unwrap();
-            assert_eq!(shape(known).unwrap(), index.shape, "{}", known.name);
+            assert_eq!(shape(known, Encoding::Utf8).unwrap(), index.shape, "{}", known.name);
             assert_eq!(index.columns, known.columns, "{}", known.name);
             assert_eq!(index.unique, known.unique, "{}", known.name);
             assert_eq!(table.mapped, known.of.mapped, "{}", known.name);

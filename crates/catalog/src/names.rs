@@ -1,7 +1,7 @@
 //! Names that PostgreSQL chooses for indexes, constraints and types.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 
 use crate::error::CatalogError;
 use crate::schema::{
@@ -13,12 +13,17 @@ use crate::writer::Writer;
 /// Most bytes of a name.
 pub(crate) const MAX_NAME: usize = 63;
 
-/// A name made of a table's, the columns' and a label. The longer of the first two is cut until all
-/// fit.
-pub(crate) fn make(first: &str, second: Option<&str>, label: Option<&str>) -> String {
+/// A name made of a table's, the columns' and a label, in an encoding. The longer of the first two
+/// is cut until all fit.
+pub(crate) fn make(
+    (first, second): (&str, Option<&str>),
+    label: Option<&str>,
+    encoding: Encoding,
+) -> String {
     let fixed = label.map_or(0, |label| label.len() + 1) + usize::from(second.is_some());
     let room = MAX_NAME.saturating_sub(fixed);
-    let (mut a, mut b) = (first.len(), second.map_or(0, str::len));
+    let bytes = |text: &str| encoding.stored_len(text);
+    let (mut a, mut b) = (bytes(first), second.map_or(0, bytes));
     while a + b > room {
         if a > b {
             a -= 1;
@@ -26,8 +31,8 @@ pub(crate) fn make(first: &str, second: Option<&str>, label: Option<&str>) -> St
             b -= 1;
         }
     }
-    let mut name = cut(first, a).to_owned();
-    for part in [second.map(|second| cut(second, b)), label].into_iter().flatten() {
+    let mut name = cut(first, a, encoding).to_owned();
+    for part in [second.map(|second| cut(second, b, encoding)), label].into_iter().flatten() {
         name.push('_');
         name.push_str(part);
     }
@@ -35,8 +40,12 @@ pub(crate) fn make(first: &str, second: Option<&str>, label: Option<&str>) -> St
 }
 
 /// At most so many bytes of a text, in whole characters.
-fn cut(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+fn cut(text: &str, bytes: usize, encoding: Encoding) -> &str {
+    let end = match encoding {
+        Encoding::Utf8 => text.floor_char_boundary(bytes),
+        Encoding::SqlAscii => text.char_indices().nth(bytes).map_or(text.len(), |(at, _)| at),
+    };
+    text.get(..end).unwrap_or(text)
 }
 
 /// Names of columns joined, as far as they can matter for a name.
@@ -47,7 +56,8 @@ pub(crate) fn joined(columns: &[String]) -> String {
             name.push('_');
         }
         name.push_str(column);
-        if name.len() > MAX_NAME {
+        // In memory a byte may take two.
+        if name.len() > 2 * MAX_NAME {
             break;
         }
     }
@@ -55,7 +65,10 @@ pub(crate) fn joined(columns: &[String]) -> String {
 }
 
 /// The names of an index's columns: those of the table's, with a number if one is there twice.
-pub(crate) fn index_columns<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn index_columns<'a>(
+    names: impl Iterator<Item = &'a str>,
+    encoding: Encoding,
+) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for name in names {
         let mut unique = name.to_owned();
@@ -64,7 +77,7 @@ pub(crate) fn index_columns<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Str
                 break;
             }
             let number = n.to_string();
-            unique = format!("{}{number}", cut(name, MAX_NAME - number.len()));
+            unique = format!("{}{number}", cut(name, MAX_NAME - number.len(), encoding));
         }
         found.push(unique);
     }
@@ -101,11 +114,13 @@ impl Writer<'_> {
         (table, columns, label): (&str, Option<&str>, &str),
         constraint: bool,
     ) -> Result<String, CatalogError> {
+        let encoding = self.database.encoding;
         let taken = |name: &str| {
             Ok(self.has_relation(namespace, name)?
                 || constraint && self.has_constraint(namespace, name)?)
         };
-        free(taken, |number| make(table, columns, Some(&format!("{label}{number}"))))
+        let label = |number: &str| format!("{label}{number}");
+        free(taken, |number| make((table, columns), Some(&label(number)), encoding))
     }
 
     /// A free name for a constraint of a table, or of a column of it.
@@ -115,8 +130,10 @@ impl Writer<'_> {
         (table, column): (&str, Option<&str>),
         label: &str,
     ) -> Result<String, CatalogError> {
+        let encoding = self.database.encoding;
         let taken = |name: &str| self.has_constraint(namespace, name);
-        free(taken, |number| make(table, column, Some(&format!("{label}{number}"))))
+        let label = |number: &str| format!("{label}{number}");
+        free(taken, |number| make((table, column), Some(&label(number)), encoding))
     }
 
     /// A free name for the array type of a type.
@@ -125,8 +142,12 @@ impl Writer<'_> {
         namespace: Oid,
         name: &str,
     ) -> Result<String, CatalogError> {
+        let encoding = self.database.encoding;
         let taken = |name: &str| self.has_name(&PG_TYPE_TYPNAME_NSP_INDEX, namespace, name);
-        free(taken, |number| make("", Some(name), Some(number).filter(|number| !number.is_empty())))
+        free(taken, |number| {
+            let label = Some(number).filter(|number| !number.is_empty());
+            make(("", Some(name)), label, encoding)
+        })
     }
 }
 
@@ -151,6 +172,7 @@ mod tests {
 
     #[test]
     fn names_are_made_as_postgresql_makes_them() {
+        let make = |first, second, label| super::make((first, second), label, Encoding::Utf8);
         assert_eq!(make("t", Some("a_b"), Some("idx")), "t_a_b_idx");
         assert_eq!(make("t", None, Some("pkey")), "t_pkey");
         assert_eq!(make("", Some("t"), None), "_t");
@@ -159,11 +181,15 @@ mod tests {
         assert_eq!(make(&long, Some(&long), Some("key")).len(), 63);
         assert_eq!(make(&wide, None, Some("pkey")), format!("{}_pkey", "ä".repeat(29)));
         assert_eq!(make("", Some(&long), None).len(), 63);
+        // Each byte is a character.
+        let wide = "ä".repeat(63);
+        let name = super::make((&wide, None), Some("pkey"), Encoding::SqlAscii);
+        assert_eq!(name, format!("{}_pkey", "ä".repeat(58)));
     }
 
     #[test]
     fn columns_that_are_there_twice_get_numbers() {
-        let names = index_columns(["a", "b", "a", "a"].into_iter());
+        let names = index_columns(["a", "b", "a", "a"].into_iter(), Encoding::Utf8);
         assert_eq!(names, ["a", "b", "a1", "a2"]);
         assert_eq!(joined(&names), "a_b_a1_a2");
         let taken = |name: &str| Ok(["t_idx", "t_idx1"].contains(&name));

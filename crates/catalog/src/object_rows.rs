@@ -95,16 +95,15 @@ pub(crate) struct IndexRowValues {
     pub(crate) classes: Vec<Oid>,
     pub(crate) options: Vec<i16>,
     /// indexprs
-    pub(crate) expressions: Option<String>,
+    pub(crate) expressions: Option<Datum<'static>>,
     /// indpred
-    pub(crate) predicate: Option<String>,
+    pub(crate) predicate: Option<Datum<'static>>,
 }
 
 impl IndexRowValues {
     /// The row's columns.
     pub(crate) fn datums(&self) -> Vec<Datum<'static>> {
-        let text =
-            |tree: &Option<String>| tree.as_ref().map_or(Datum::Null, |t| Datum::string(t.clone()));
+        let text = |tree: &Option<Datum<'static>>| tree.clone().unwrap_or(Datum::Null);
         let count = |len: usize| Datum::Int2(i16::try_from(len).expect("at most 32 columns"));
         vec![
             Datum::Oid(self.oid),

@@ -16,7 +16,7 @@ use crate::schema::PG_CLASS;
 pub struct DatabaseIds {
     /// pg_database.oid
     pub oid: Oid,
-    /// pg_database.datname
+    /// pg_database.datname, as logs show it.
     pub name: String,
     /// Of all its tables.
     pub oldest: OldestIds,
@@ -28,9 +28,10 @@ impl Reader<'_> {
     pub fn databases(&mut self) -> Result<Vec<DatabaseIds>, CatalogError> {
         let mut found = self.all_databases()?;
         found.retain(|database| !database.is_invalid());
+        let encoding = self.database().encoding;
         let ids = |row: DatabaseRow| DatabaseIds {
             oid: row.oid,
-            name: row.name,
+            name: encoding.shown(&row.name),
             oldest: OldestIds { xid: row.frozen_xid, multi: row.min_multi },
         };
         Ok(found.into_iter().map(ids).collect())

@@ -19,7 +19,8 @@ use crate::table::Column;
 /// The collations of a database, its own opened.
 pub(crate) fn collations_of(row: &DatabaseRow) -> Result<Collations, CatalogError> {
     let what = format!("database \"{}\"", row.name);
-    Collations::new(&definition_of(row)?, row.collation_version.as_deref(), &what)
+    let encoding = row.known_encoding()?;
+    Collations::new(&definition_of(row)?, row.collation_version.as_deref(), (encoding, &what))
 }
 
 impl Reader<'_> {

@@ -21,7 +21,7 @@ use forebay_aio as aio;
 use forebay_format::ids::INVALID_OID;
 use forebay_format::{HeapTuple, RelFileLocator};
 use forebay_storage::Backend;
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 
 use crate::collations::Collations;
 use crate::database::Database;
@@ -125,7 +125,7 @@ impl Databases {
         place: (Oid, Oid),
     ) -> Result<Database, CatalogError> {
         let maps = self.none().maps.of_database(io, self.dir(), place)?;
-        Ok(Database::new(maps, self.shared(), Collations::of_none()))
+        Ok(Database::new(maps, self.shared(), (Encoding::SqlAscii, Collations::of_none())))
     }
 }
 
@@ -141,7 +141,7 @@ impl Database {
         let mut visibility = Visibility::new(snapshot, self.heaps.outcomes.clone());
         let file = self.maps.locator(catalog.oid, catalog.shared, 0, 0);
         let file = file.ok_or_else(|| crate::maps::unmapped(catalog.name))?;
-        let table = Table::of_catalog(catalog, file)?;
+        let table = Table::of_catalog(catalog, file, self.encoding)?;
         let mut each = |tuple: HeapTuple<'_>, fate| {
             let values: Vec<Datum<'_>> = decode(&table, columns, tuple)?;
             show(&Row(&values, catalog.name), fate)

@@ -15,7 +15,7 @@ use forebay_format::varlena::Varlena;
 use forebay_format::{HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 use forebay_txn::{HorizonKind, Snapshot};
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -61,6 +61,10 @@ impl RowSource for Reader<'_> {
         self.read(Rows::Of((index, key)), columns, &mut |_, values, _| row(values).map(|()| true))
     }
 
+    fn encoding(&self) -> Encoding {
+        self.database.encoding
+    }
+
     fn collation(&mut self, oid: Oid) -> Result<Arc<Collation>, CatalogError> {
         self.index_collation(oid)?.map_err(|why| CatalogError::refused("0A000", why))
     }
@@ -100,7 +104,8 @@ impl<'a> Reader<'a> {
         columns: usize,
         row: &mut RowSink<'_>,
     ) -> Result<(), CatalogError> {
-        let table = Table::of_catalog(catalog, self.locate(catalog, (catalog.oid, catalog.name))?)?;
+        let file = self.locate(catalog, (catalog.oid, catalog.name))?;
+        let table = Table::of_catalog(catalog, file, self.database.encoding)?;
         let (pool, visibility) = (&self.database.heaps.pool, self.visibility());
         let mut scan = HeapScan::begin(pool, table.locator, visibility, ReadAhead::default())?;
         while let Some(rows) = scan.next_page(self.backend)? {
@@ -159,7 +164,8 @@ impl<'a> Reader<'a> {
         let of = index.of;
         let files =
             (self.locate(of, (of.oid, of.name))?, self.locate(of, (index.oid, index.name))?);
-        let lookup = Arc::new(Lookup::new(index, files, &database.heaps, &database.trees)?);
+        let known = (&*database.heaps, &*database.trees);
+        let lookup = Arc::new(Lookup::new(index, files, known, database.encoding)?);
         database.lookups.lock().insert(index.oid, Arc::clone(&lookup));
         Ok(lookup)
     }
@@ -197,7 +203,7 @@ pub(crate) fn decode<'t>(
     for (layout, column) in table.layouts.iter().zip(&table.columns).take(columns) {
         values.push(match walk.next(*layout)? {
             None => Datum::Null,
-            Some(Varlena::Plain(bytes)) => column.repr.decode(bytes)?,
+            Some(Varlena::Plain(bytes)) => column.repr.decode(bytes, table.encoding)?,
             // Nothing here reads it: a row that is changed keeps it as it is.
             Some(stored) => Datum::Toasted(stored.encode().into()),
         });

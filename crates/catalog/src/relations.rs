@@ -218,16 +218,18 @@ impl Reader<'_> {
     fn find_indexes(&mut self, table: Oid) -> Result<FoundIndexes, CatalogError> {
         let (mut rows, key) = (Vec::new(), [Datum::Oid(table)]);
         let of_table = Rows::Of((&PG_INDEX_INDRELID_INDEX, &key));
+        let encoding = self.database().encoding;
         self.read(of_table, INDEX_COLUMNS, &mut |_, row, tuple| {
             let row = Row(row, PG_INDEX.name);
             if row.bool(IS_LIVE)? {
-                let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
+                let text = |value| tree_text(value, encoding);
+                let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(text).transpose();
                 let trees = (tree(EXPRESSIONS)?, tree(PREDICATE)?);
                 rows.push(IndexRow::read(&row, tuple.xmin(), trees)?);
             }
             Ok(true)
         })?;
-        let mut found = FoundIndexes::default();
+        let mut found = FoundIndexes { encoding, ..FoundIndexes::default() };
         for row in &rows {
             let Some(class) = self.class(row.index)? else { continue };
             let locator = self.locator(&class)?;
@@ -339,6 +341,7 @@ impl Reader<'_> {
             figures: class.figures,
             limits,
             locator: self.locator(class)?,
+            encoding: self.database().encoding,
             statistics: OnceLock::new(),
         })
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forebay_collation::Collation;
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 
 use crate::error::CatalogError;
 use crate::schema::CatalogIndex;
@@ -26,6 +26,9 @@ pub trait RowSource {
         columns: usize,
         row: &mut ValuesSink<'_>,
     ) -> Result<(), CatalogError>;
+
+    /// The encoding of the database.
+    fn encoding(&self) -> Encoding;
 
     /// A collation that expressions of indexes use, by its OID.
     ///

@@ -18,7 +18,7 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid, oids};
 
-use crate::arrays::array_of;
+use crate::arrays::{array_of, array_of_stored};
 use crate::catalog_oids::STATISTICS;
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -76,7 +76,7 @@ fn compared_as(type_oid: Oid) -> Oid {
 
 fn values_array(column: &Column, values: impl Iterator<Item = Vec<u8>>) -> Datum<'static> {
     let elements: Vec<Vec<u8>> = values.map(|value| element(column.layout, &value)).collect();
-    array_of(oids::ANYARRAY, column.type_oid, elements.into_iter())
+    array_of_stored(column.type_oid, elements.into_iter())
 }
 
 fn numbers_array(numbers: impl Iterator<Item = f32>) -> Datum<'static> {
@@ -409,7 +409,7 @@ mod tests {
 
     fn stored(array: &Datum<'_>) -> Vec<u8> {
         match array {
-            Datum::Array(array) => array.bytes().to_vec(),
+            Datum::Carried(_, array) => array.to_vec(),
             other => panic!("{other:?}"),
         }
     }
@@ -427,7 +427,7 @@ mod tests {
             (AttrLayout::fixed(6, Align::Short, false), &tids),
         ] {
             let all = values.iter().map(|value| element(layout, value)).collect::<Vec<_>>();
-            let array = stored(&array_of(oids::ANYARRAY, 77, all.into_iter()));
+            let array = stored(&array_of_stored(77, all.into_iter()));
             assert_eq!(elements(77, layout, &array).unwrap(), values);
             assert!(elements(78, layout, &array).unwrap().is_empty(), "of another type");
             for len in 0..array.len() - layout.align as usize {

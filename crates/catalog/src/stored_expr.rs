@@ -1,10 +1,11 @@
 //! Expressions of tables as the catalogs hold them: texts of node trees.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use forebay_format::varlena::{Varlena, decompress};
-use forebay_types::{Datum, Oid, oids};
+use forebay_types::{Datum, Encoding, Oid, oids};
 
 use crate::catalog_oids::{CLASSES, COLLATIONS, OPERATORS, PROCEDURES, TYPES};
 use crate::error::CatalogError;
@@ -115,10 +116,16 @@ fn collect(expr: &Expr, columns: &mut Vec<i16>, references: &mut Vec<(Oid, Oid)>
     expr.visit_children(&mut |child| collect(child, columns, references));
 }
 
-/// The text of a stored tree. None: it is stored out of line.
-pub(crate) fn tree_text(value: Varlena<'_>) -> Result<Option<Arc<str>>, CatalogError> {
+/// The text of a tree that is stored in a database of an encoding. None: it is stored out of line.
+pub(crate) fn tree_text(
+    value: Varlena<'_>,
+    encoding: Encoding,
+) -> Result<Option<Arc<str>>, CatalogError> {
     let damaged = || CatalogError::corrupt("a node tree in the catalogs is damaged");
-    let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(Arc::from).map_err(|_| damaged());
+    let text = |bytes: &[u8]| {
+        let text = encoding.decode(bytes).map_err(|_| damaged())?;
+        Ok::<_, CatalogError>(Arc::from(tree_in_memory(&text, encoding)))
+    };
     match value {
         Varlena::Plain(bytes) => text(bytes).map(Some),
         Varlena::Compressed { raw_size, method, data } => {
@@ -126,4 +133,26 @@ pub(crate) fn tree_text(value: Varlena<'_>) -> Result<Option<Arc<str>>, CatalogE
         }
         Varlena::External(_) => Ok(None),
     }
+}
+
+/// The text of a stored tree with the bytes that constants have in memory. A tree that is not
+/// understood stays as it is: reading it is refused where it is used.
+pub fn tree_in_memory(tree: &str, encoding: Encoding) -> Cow<'_, str> {
+    match encoding {
+        Encoding::Utf8 => Cow::Borrowed(tree),
+        _ => match nodes::recoded(tree, encoding, Encoding::Utf8) {
+            Ok(recoded) => Cow::Owned(recoded),
+            Err(_) => Cow::Borrowed(tree),
+        },
+    }
+}
+
+/// The text of a tree, or a list of some, as a database of an encoding stores it.
+pub(crate) fn stored_tree(tree: &str, encoding: Encoding) -> Result<Datum<'static>, CatalogError> {
+    let text = match encoding {
+        Encoding::Utf8 => tree.to_owned(),
+        _ => nodes::recoded(tree, Encoding::Utf8, encoding)
+            .map_err(|error| CatalogError::refused("0A000", error.to_string()))?,
+    };
+    Ok(Datum::string(text))
 }

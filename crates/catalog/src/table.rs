@@ -6,7 +6,7 @@ use forebay_access::toast::Toasting;
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
-use forebay_types::{Oid, Repr, type_info};
+use forebay_types::{Encoding, Oid, Repr, type_info};
 
 use crate::error::CatalogError;
 use crate::figures::Figures;
@@ -150,6 +150,8 @@ pub struct Table {
     pub(crate) limits: Limits,
     /// Its file.
     pub locator: RelFileLocator,
+    /// The encoding of its texts: its database's.
+    pub encoding: Encoding,
     /// The layouts of its columns.
     pub layouts: Vec<AttrLayout>,
     /// The statistics of its columns, read when they are first needed.
@@ -192,6 +194,7 @@ impl Table {
     pub(crate) fn of_catalog(
         catalog: &CatalogTable,
         locator: RelFileLocator,
+        encoding: Encoding,
     ) -> Result<Table, CatalogError> {
         let column = |(attnum, column): (i16, &CatalogColumn)| {
             Ok(Column {
@@ -238,6 +241,7 @@ impl Table {
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator,
+            encoding,
             statistics: OnceLock::new(),
         })
     }
@@ -460,6 +464,7 @@ impl Table {
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),
+            encoding: Encoding::Utf8,
             layouts: Vec::new(),
             statistics: OnceLock::new(),
         }

@@ -7,7 +7,7 @@ use forebay_access::toast::THRESHOLD;
 use forebay_format::tuple::HEADER_SIZE;
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::{Datum, Oid, oids, type_info};
+use forebay_types::{Datum, Encoding, Oid, oids, type_info};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES};
 use crate::database::Database;
@@ -27,16 +27,14 @@ use crate::writer::Writer;
 /// The columns of a TOAST table.
 const COLUMNS: [(&str, Oid); 3] =
     [("chunk_id", oids::OID), ("chunk_seq", oids::INT4), ("chunk_data", oids::BYTEA)];
-/// Most bytes of a character.
-const UTF8_BYTES: usize = 4;
 /// Bytes before the digits of a numeric, header included.
 const NUMERIC_HEADER: usize = 8;
 /// What type modifiers begin with.
 const MODIFIER_OFFSET: i32 = 4;
 
-/// Whether a table with these columns gets a TOAST table: if one of them can be stored out of line,
-/// and a row may be longer than what is stored as it is.
-pub fn needs_toast_table(columns: &[ColumnDef]) -> Result<bool, CatalogError> {
+/// Whether a table with these columns gets a TOAST table in a database with an encoding: if one of
+/// them can be stored out of line, and a row may be longer than what is stored as it is.
+pub fn needs_toast_table(columns: &[ColumnDef], encoding: Encoding) -> Result<bool, CatalogError> {
     let (mut length, mut bounded, mut toastable) = (0_usize, true, false);
     // Virtual columns are not stored.
     for column in columns.iter().filter(|column| column.generated != b'v') {
@@ -45,7 +43,7 @@ pub fn needs_toast_table(columns: &[ColumnDef]) -> Result<bool, CatalogError> {
         match usize::try_from(layout.len) {
             Ok(len) => length += len,
             Err(_) => {
-                let longest = longest_value(column.type_oid, column.typmod);
+                let longest = longest_value(column.type_oid, column.typmod, encoding);
                 bounded &= longest.is_some();
                 length += longest.unwrap_or(0);
                 let of_type = || type_info(column.type_oid).map(|info| info.storage);
@@ -58,10 +56,12 @@ pub fn needs_toast_table(columns: &[ColumnDef]) -> Result<bool, CatalogError> {
 }
 
 /// The length of the longest value of a type, with its header, as far as the type modifier says.
-fn longest_value(type_oid: Oid, typmod: i32) -> Option<usize> {
+fn longest_value(type_oid: Oid, typmod: i32, encoding: Encoding) -> Option<usize> {
     let modifier = usize::try_from(typmod.checked_sub(MODIFIER_OFFSET)?).ok()?;
     match type_oid {
-        oids::VARCHAR | oids::BPCHAR => Some(modifier * UTF8_BYTES + MODIFIER_OFFSET as usize),
+        oids::VARCHAR | oids::BPCHAR => {
+            Some(modifier * encoding.longest() + MODIFIER_OFFSET as usize)
+        }
         oids::NUMERIC => {
             // Four decimal digits to two bytes, wherever the decimal point is among them.
             let digits = ((modifier >> 16) + 6) / 4;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn needs(columns: &[ColumnDef]) -> bool {
-        needs_toast_table(columns).expect("known types")
+        needs_toast_table(columns, Encoding::Utf8).expect("known types")
     }
 
     #[test]
@@ -154,6 +154,11 @@ mod tests {
         // A header of 24 bytes, then 4 + 4 n: with 501 characters 2032 bytes.
         assert!(!needs(&[column(oids::VARCHAR, 4 + 501)]));
         assert!(needs(&[column(oids::VARCHAR, 4 + 502)]));
+        let in_bytes = |characters| {
+            let columns = [column(oids::VARCHAR, 4 + characters)];
+            needs_toast_table(&columns, Encoding::SqlAscii).expect("known types")
+        };
+        assert!(!in_bytes(4 * 501) && in_bytes(4 * 502));
         assert!(!needs(&[column(oids::BPCHAR, 4 + 20), column(oids::NUMERIC, 4 + (10 << 16 | 2))]));
         let wide = |count| vec![column(oids::NUMERIC, 4 + (1000 << 16)); count];
         assert!(needs(&wide(4)) && !needs(&wide(3)));

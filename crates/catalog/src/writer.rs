@@ -146,7 +146,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn insert(&mut self, catalog: Oid, row: &[Datum<'_>]) -> Result<(), CatalogError> {
         let table = self.catalog(catalog)?;
         let mut tuple = Vec::new();
-        form_row(&table.layouts, row, &mut tuple)?;
+        form_row(&table.layouts, row, table.encoding, &mut tuple)?;
         let author = self.author();
         let tid = self.database.heap(&table).insert(self.backend, author, &tuple)?;
         self.tx.count_inserted(counted(&table), 1);
@@ -163,7 +163,7 @@ impl<'a> Writer<'a> {
     ) -> Result<(), CatalogError> {
         let table = self.catalog(catalog)?;
         let mut tuple = Vec::new();
-        form_row(&table.layouts, row, &mut tuple)?;
+        form_row(&table.layouts, row, table.encoding, &mut tuple)?;
         let Table { layouts, key_columns: keys, indexed_columns: indexed, .. } = &*table;
         let columns = Columns { layouts, keys, indexed };
         let heap = self.database.heap(&table);
@@ -266,8 +266,9 @@ impl<'a> Writer<'a> {
 
     /// The commit record says what is out of date with a row.
     pub(crate) fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
-        let db = self.database.oid;
-        invalidate::row(db, catalog, row).for_each(|message| self.tx.invalidate(message));
+        let Database { oid, encoding, .. } = *self.database;
+        invalidate::row((oid, encoding), catalog, row)
+            .for_each(|message| self.tx.invalidate(message));
     }
 
     /// Inserts the entries of a row.

@@ -82,7 +82,8 @@ pub use forebay_catalog::{
     KeyAction, KeyTrigger, KeyWork, MemberOptions, Named, NewType, NotNull, ObjectName, OldestIds,
     ReplicaIdentity, RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions,
     SettingChange, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, catalog_named,
-    compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,
+    compression_code, index_parameters, quoted, storage_code, storage_texts, tree_in_memory,
+    wrong_kind,
 };
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
@@ -94,7 +95,7 @@ pub use forebay_storage::{
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
-pub use forebay_types::{Datum, Oid, TypeInfo, time};
+pub use forebay_types::{Datum, Encoding, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use new_database::{CopyStrategy, NewDatabase};
 pub use session::{

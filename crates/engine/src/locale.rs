@@ -5,6 +5,7 @@ use forebay_catalog::{DatabaseRow, check_locale, quoted};
 use forebay_collation::{
     Collation, CollationError, Definition, Provider, actual_version, version_agrees,
 };
+use forebay_types::Encoding;
 
 use crate::config::LocaleOptions;
 use crate::error::EngineError;
@@ -37,8 +38,13 @@ pub(crate) fn set_locale(
             "C".clone_into(locale);
         }
     }
+    let encoding = Encoding::of(row.encoding).unwrap_or_default();
     for (name, locale) in [("LC_COLLATE", &row.collate), ("LC_CTYPE", &row.ctype)] {
-        check_libc(name, locale, row.provider)?;
+        check_libc(name, locale, (row.provider, encoding))?;
+    }
+    if encoding == Encoding::SqlAscii && row.provider == b'i' {
+        let message = "encoding \"SQL_ASCII\" is not supported with ICU provider";
+        return Err(invalid(message));
     }
     let own = match (&new.builtin_locale, &new.icu_locale) {
         (Some(_), _) if row.provider != b'b' => {
@@ -121,13 +127,15 @@ pub(crate) fn provided(row: &DatabaseRow) -> Result<(Provider, &str), EngineErro
     })
 }
 
-/// Refuses a locale that the C library does not have, or one of another encoding.
-fn check_libc(name: &str, locale: &str, of: u8) -> Result<(), EngineError> {
+/// Refuses a locale that the C library does not have, or one of another encoding. Every locale goes
+/// with SQL_ASCII, as for PostgreSQL's superusers; what cannot be served is refused later.
+fn check_libc(name: &str, locale: &str, (of, encoding): (u8, Encoding)) -> Result<(), EngineError> {
     let (provider, rules, deterministic) = (Provider::Libc, None, true);
     let definition =
         Definition { name: locale, provider, locale, ctype: locale, rules, deterministic };
     match Collation::open(&definition) {
         Ok(_) => Ok(()),
+        Err(CollationError::Unsupported { .. }) if encoding == Encoding::SqlAscii => Ok(()),
         Err(CollationError::Unsupported { .. }) => {
             Err(invalid(format!("encoding \"UTF8\" does not match locale \"{locale}\"")))
         }
@@ -155,7 +163,7 @@ pub(crate) fn new_locale(options: &LocaleOptions) -> Result<Option<NewLocale>, E
         oid: 0,
         name: "template0".to_owned(),
         owner: 0,
-        encoding: 6,
+        encoding: Encoding::Utf8.number(),
         provider: b'c',
         is_template: true,
         allows_connections: false,
@@ -171,6 +179,7 @@ pub(crate) fn new_locale(options: &LocaleOptions) -> Result<Option<NewLocale>, E
         collation_version: None,
     };
     let new = NewDatabase {
+        encoding: Some(options.encoding.number()),
         provider: options.provider,
         collate: options.collate.clone(),
         ctype: options.ctype.clone(),
@@ -181,6 +190,7 @@ pub(crate) fn new_locale(options: &LocaleOptions) -> Result<Option<NewLocale>, E
     };
     let mut row = source.clone();
     set_locale(&mut row, &new, &source)?;
-    let DatabaseRow { provider, collate, ctype, locale, collation_version: version, .. } = row;
-    Ok(Some(NewLocale { provider, collate, ctype, locale, version }))
+    let DatabaseRow { encoding, provider, collate, ctype, locale, .. } = row;
+    let version = row.collation_version;
+    Ok(Some(NewLocale { encoding, provider, collate, ctype, locale, version }))
 }

@@ -101,11 +101,12 @@ pub const fn hash_int2(number: i16) -> u32 {
     hash_oid(number as i32 as u32)
 }
 
-/// The hash value of a name.
-pub fn hash_name(name: &str) -> u32 {
+/// The hash value of a name, by its bytes.
+pub fn hash_name(name: impl AsRef<[u8]>) -> u32 {
+    let name = name.as_ref();
     let seed = 0x9e37_79b9_u32.wrapping_add(name.len() as u32).wrapping_add(3_923_095);
     let mut state = [seed; 3];
-    let (whole, rest) = name.as_bytes().as_chunks::<12>();
+    let (whole, rest) = name.as_chunks::<12>();
     for chunk in whole {
         add(&mut state, chunk);
         mix(&mut state);

@@ -99,6 +99,8 @@ struct InitArgs {
 enum Encoding {
     #[value(name = "UTF8", alias = "UTF-8")]
     Utf8,
+    #[value(name = "SQL_ASCII", alias = "SQLASCII")]
+    SqlAscii,
 }
 
 impl InitArgs {
@@ -106,6 +108,10 @@ impl InitArgs {
     fn locale(&self) -> LocaleOptions {
         let none = self.no_locale.then(|| "C".to_owned());
         LocaleOptions {
+            encoding: match self.encoding {
+                Encoding::Utf8 => forebay_engine::Encoding::Utf8,
+                Encoding::SqlAscii => forebay_engine::Encoding::SqlAscii,
+            },
             provider: self
                 .locale_provider
                 .as_ref()
@@ -177,8 +183,6 @@ pub fn run() -> ExitCode {
 }
 
 fn init(args: &InitArgs) -> u8 {
-    // The only one there is: another one would have to be handed down.
-    let Encoding::Utf8 = args.encoding;
     let options = InitOptions {
         wal_segment_size: args.wal_segsize << 20,
         sync: !args.no_sync,

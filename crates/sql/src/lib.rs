@@ -32,7 +32,7 @@ pub use connection::{
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
 pub use exec::Compiler as IndexCompiler;
-pub use forebay_types::{Datum, SqlType, checked_utf8};
+pub use forebay_types::{Datum, Encoding, SqlType};
 pub use settings::{
     IsolationLevel, PlanSettings, SessionSettings, SetScope, SettingRow, Settings, Shown,
     TransactionModes,

@@ -143,7 +143,12 @@ pub(crate) fn append_field<'r>(
         return Ok(());
     }
     let bytes: &[u8] = match value {
-        Datum::Text(text) if !binary || is_text_in_binary(ty) => text.as_bytes(),
+        // Other texts are made what is sent.
+        Datum::Text(text)
+            if (!binary || is_text_in_binary(ty)) && style.encoding.is_plain(text.as_bytes()) =>
+        {
+            text.as_bytes()
+        }
         Datum::Bytes(bytes) if binary => bytes,
         _ => &[],
     };
@@ -157,8 +162,14 @@ pub(crate) fn append_field<'r>(
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
     match binary {
-        true => binary_out(value, ty, out)?,
-        false => text_out_as(value, ty, style, out)?,
+        true => binary_out(value, ty, style.encoding, out)?,
+        false => {
+            text_out_as(value, ty, style, out)?;
+            style.encoding.encode_tail(out, at + 4);
+        }
+    }
+    if !binary || matches!(value, Datum::Text(_)) {
+        style.encoding.check_sent(style.client, out.get(at + 4..).unwrap_or_default())?;
     }
     let len = (out.len() - at - 4) as i32;
     if let Some(field) = out.get_mut(at..at + 4) {

@@ -3,6 +3,7 @@
 use crate::array::value::{Dims, count_of};
 use crate::array::{Array, Dim, Shape};
 use crate::datum::Datum;
+use crate::encoding::Encoding;
 use crate::error::{Result, ValueError};
 use crate::facts::{Repr, type_info};
 use crate::oid::Oid;
@@ -13,7 +14,8 @@ impl<'a> Shape<'a> {
         let repr = Repr::of(self.element);
         Ok(self.raw()?.map(move |value| match value? {
             None => Ok(Datum::Null),
-            Some(bytes) => repr.decode(bytes),
+            // In memory texts are UTF-8, whatever the database.
+            Some(bytes) => repr.decode(bytes, Encoding::Utf8),
         }))
     }
 }
@@ -41,7 +43,7 @@ impl Array<'_> {
         for item in items {
             stored.push(match item {
                 Datum::Null => None,
-                item => Some(item.to_stored(info.len)?),
+                item => Some(item.to_stored(info.len, Encoding::Utf8)?),
             });
         }
         Array::build(element, dims, stored.into_iter())

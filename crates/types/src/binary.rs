@@ -1,6 +1,7 @@
 //! Values to and from the protocol's binary form: PostgreSQL's send and receive functions.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::array::value::{Dims, count_of};
@@ -10,6 +11,7 @@ use crate::datetime::calendar::{
     USECS_PER_DAY, checked_timestamp, date_out_of_range, is_valid_date,
 };
 use crate::datum::Datum;
+use crate::encoding::Encoding;
 use crate::error::{Problem, Result, ValueError};
 use crate::facts::type_name;
 use crate::inet::Inet;
@@ -18,13 +20,18 @@ use crate::json::{self, Json};
 use crate::numeric::Numeric;
 use crate::output::is_name;
 use crate::sqltype::SqlType;
-use crate::stored::truncate_name;
 
 /// What the binary form of jsonb begins with.
 const JSONB_VERSION: u8 = 1;
 
-/// Appends the binary form of a value that is not NULL. Of NULL it appends nothing.
-pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+/// Appends the binary form of a value that is not NULL, with texts in an encoding. Of NULL it
+/// appends nothing.
+pub fn binary_out(
+    value: &Datum<'_>,
+    ty: SqlType,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     match value {
         Datum::Null => {}
         Datum::Bool(v) => out.push(u8::from(*v)),
@@ -42,7 +49,7 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         }
         Datum::Char(v) => out.push(*v),
         Datum::Text(_) if !is_text_in_binary(ty) => return Err(no_function("output", ty)),
-        Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
+        Datum::Text(v) => out.extend_from_slice(&encoding.sent(v)),
         Datum::Numeric(v) => v.write_binary(out),
         Datum::Bytes(v) => out.extend_from_slice(v),
         Datum::Timetz(time, zone) => {
@@ -68,10 +75,10 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         }
         Datum::Macaddr(v) => out.extend_from_slice(v),
         Datum::Macaddr8(v) => out.extend_from_slice(v),
-        Datum::Array(v) => return array_out(v, out),
+        Datum::Array(v) => return array_out(v, encoding, out),
         Datum::Jsonb(v) => {
             out.push(JSONB_VERSION);
-            out.extend_from_slice(Json::read_stored(v)?.to_text().as_bytes());
+            out.extend_from_slice(&encoding.sent(&Json::read_stored(v)?.to_text()));
         }
         Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
@@ -89,8 +96,8 @@ fn no_function(what: &'static str, ty: SqlType) -> ValueError {
     Problem::NoBinary { what, ty: ty.sql_name() }.into()
 }
 
-/// Reads a binary value.
-pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
+/// Reads a binary value, with texts in an encoding.
+pub fn binary_in(bytes: &[u8], ty: SqlType, encoding: Encoding) -> Result<Datum<'_>> {
     Ok(match ty {
         SqlType::Bool => Datum::Bool(fixed::<1>(bytes)? != [0]),
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
@@ -110,13 +117,16 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         }
         SqlType::Char => Datum::Char(u8::from_be_bytes(fixed(bytes)?)),
         SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => {
-            Datum::text(checked_utf8(bytes)?)
+            Datum::Text(encoding.checked(bytes)?)
         }
-        SqlType::Name => Datum::text(truncate_name(checked_utf8(bytes)?)),
+        SqlType::Name => match encoding.checked(bytes)? {
+            Cow::Borrowed(text) => Datum::text(encoding.truncate_name(text)),
+            Cow::Owned(text) => Datum::string(encoding.truncate_name(&text).to_owned()),
+        },
         SqlType::Numeric => {
             Datum::numeric(Numeric::read_binary(bytes).ok_or(Problem::BinaryNumeric)?)
         }
-        SqlType::Json | SqlType::Jsonb => json_in(bytes, ty)?,
+        SqlType::Json | SqlType::Jsonb => json_in(bytes, ty, encoding)?,
         SqlType::Bytea => Datum::bytes(bytes),
         SqlType::Date => Datum::Date(date_in(bytes)?),
         SqlType::Time => Datum::Time(time_of(i64::from_be_bytes(fixed(bytes)?))?),
@@ -134,7 +144,7 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         }),
         _ => {
             if let Some(element) = ty.element() {
-                return array_in(bytes, element);
+                return array_in(bytes, element, encoding);
             }
             if let Ok(size) = usize::try_from(ty.typlen()) {
                 check_length(bytes, size)?;
@@ -146,7 +156,7 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
 
 /// Dimensions, whether there are NULLs, the type of the elements; the length and the lower bound of
 /// each dimension; each element with its length, -1 for NULL.
-fn array_out(array: &Array<'_>, out: &mut Vec<u8>) -> Result<()> {
+fn array_out(array: &Array<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<()> {
     let shape = array.shape()?;
     out.extend_from_slice(&(shape.dims.len() as u32).to_be_bytes());
     out.extend_from_slice(&u32::from(shape.has_nulls()).to_be_bytes());
@@ -164,14 +174,14 @@ fn array_out(array: &Array<'_>, out: &mut Vec<u8>) -> Result<()> {
             continue;
         }
         bytes.clear();
-        binary_out(&value, element, &mut bytes)?;
+        binary_out(&value, element, encoding, &mut bytes)?;
         out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
         out.extend_from_slice(&bytes);
     }
     Ok(())
 }
 
-fn array_in(bytes: &[u8], element: SqlType) -> Result<Datum<'static>> {
+fn array_in(bytes: &[u8], element: SqlType, encoding: Encoding) -> Result<Datum<'static>> {
     let mut rest = bytes;
     let dimensions = number(&mut rest)?;
     if dimensions < 0 {
@@ -211,13 +221,15 @@ fn array_in(bytes: &[u8], element: SqlType) -> Result<Datum<'static>> {
         let size = usize::try_from(size).map_err(|_| too_short())?;
         let (value, behind) = rest.split_at_checked(size).ok_or_else(too_short)?;
         rest = behind;
-        items.push(binary_in(value, element).map_err(|error| match *error.problem() {
-            Problem::BinaryTooLong => {
-                let message = format!("improper binary format in array element {}", n + 1);
-                ValueError::new("22P03", message)
-            }
-            _ => error,
-        })?);
+        items.push(binary_in(value, element, encoding).map_err(
+            |error| match *error.problem() {
+                Problem::BinaryTooLong => {
+                    let message = format!("improper binary format in array element {}", n + 1);
+                    ValueError::new("22P03", message)
+                }
+                _ => error,
+            },
+        )?);
     }
     if !rest.is_empty() {
         return Err(Problem::BinaryTooLong.into());
@@ -234,15 +246,16 @@ fn number(rest: &mut &[u8]) -> Result<i32> {
     Ok(i32::from_be_bytes(*number))
 }
 
-fn json_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
+fn json_in(bytes: &[u8], ty: SqlType, encoding: Encoding) -> Result<Datum<'_>> {
     if ty == SqlType::Json {
-        let text = checked_utf8(bytes)?;
-        json::parse(text, false)?;
-        return Ok(Datum::text(text));
+        let text = encoding.checked(bytes)?;
+        json::parse(&text, None)?;
+        return Ok(Datum::Text(text));
     }
     match bytes {
         [JSONB_VERSION, text @ ..] => {
-            Ok(Datum::Jsonb(Json::parse(checked_utf8(text)?)?.to_stored()?.into()))
+            let json = Json::parse(&encoding.checked(text)?, encoding)?;
+            Ok(Datum::Jsonb(json.to_stored()?.into()))
         }
         [version, ..] => {
             let message = format!("unsupported jsonb version number {version}");
@@ -345,37 +358,15 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     }
 }
 
-/// Bytes as text, or the error of PostgreSQL's encoding check. Text has no zero bytes.
-pub fn checked_utf8(bytes: &[u8]) -> Result<&str> {
-    let bad = match std::str::from_utf8(bytes) {
-        Ok(text) if !bytes.contains(&0) => return Ok(text),
-        Ok(_) => bytes.len(),
-        Err(error) => error.valid_up_to(),
-    };
-    let (_, rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(bad).min(bad));
-    Err(invalid_sequence(rest))
-}
-
-/// `invalid byte sequence for encoding "UTF8"`, naming the bytes of one character as its first byte
-/// promises.
-fn invalid_sequence(rest: &[u8]) -> ValueError {
-    let promised = match rest.first() {
-        Some(0xc0..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf7) => 4,
-        _ => 1,
-    };
-    let shown: Vec<String> = rest.iter().take(promised).map(|b| format!("0x{b:02x}")).collect();
-    Problem::InvalidUtf8 { bytes: shown.join(" ") }.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_length_that_is_not_the_types_is_refused() {
-        let state = |bytes: &[u8], ty| binary_in(bytes, ty).expect_err("refused").sqlstate();
+        let state = |bytes: &[u8], ty| {
+            binary_in(bytes, ty, Encoding::Utf8).expect_err("refused").sqlstate()
+        };
         assert_eq!(state(b"\0\0\0", SqlType::Int4), "08P01");
         assert_eq!(state(b"\0\0\0\0\0", SqlType::Int4), "22P03");
         assert_eq!(state(b"", SqlType::Bool), "08P01");
@@ -386,24 +377,12 @@ mod tests {
 
     #[test]
     fn a_tid_is_a_block_and_a_number() {
-        let value = binary_in(b"\0\0\x01\x02\0\x03", SqlType::Tid).expect("six bytes");
+        let value =
+            binary_in(b"\0\0\x01\x02\0\x03", SqlType::Tid, Encoding::Utf8).expect("six bytes");
         assert_eq!(value, Datum::Tid(0x102, 3));
         let mut bytes = Vec::new();
-        binary_out(&value, SqlType::Tid, &mut bytes).expect("it has a binary form");
+        binary_out(&value, SqlType::Tid, Encoding::Utf8, &mut bytes).expect("it has a binary form");
         assert_eq!(bytes, b"\0\0\x01\x02\0\x03");
-    }
-
-    #[test]
-    fn the_bytes_of_a_bad_character_are_named() {
-        for (bytes, shown) in [
-            (&b"ab\xe2\x28\xa1"[..], "0xe2 0x28 0xa1"),
-            (b"a\0\xff", "0x00"),
-            (b"\xff", "0xff"),
-            (b"\xc3", "0xc3"),
-        ] {
-            let error = checked_utf8(bytes).expect_err("no text").to_string();
-            assert_eq!(error, format!("invalid byte sequence for encoding \"UTF8\": {shown}"));
-        }
     }
 }
 
@@ -417,16 +396,17 @@ mod array_tests {
         let word = |n: i32| n.to_be_bytes();
         let head = [word(1), word(1), word(23), word(2), word(1)].concat();
         let whole = [head, [word(4), word(7), word(-1)].concat()].concat();
-        let array = array_in(&whole, SqlType::Int4).expect("an array");
+        let array = array_in(&whole, SqlType::Int4, Encoding::Utf8).expect("an array");
         let want = Array::list(oids::INT4, &[Datum::Int4(7), Datum::Null]).expect("an array");
         assert_eq!(array, Datum::Array(want));
         let mut back = Vec::new();
-        binary_out(&array, SqlType::Int4Array, &mut back).expect("its bytes");
+        binary_out(&array, SqlType::Int4Array, Encoding::Utf8, &mut back).expect("its bytes");
         assert_eq!(back, whole);
         let none = [word(0), word(0), word(23)].concat();
         let empty = Datum::Array(Array::empty(oids::INT4));
-        assert_eq!(array_in(&none, SqlType::Int4).expect("an array"), empty);
-        let state = |bytes: &[u8], of| array_in(bytes, of).expect_err("wrong").sqlstate();
+        assert_eq!(array_in(&none, SqlType::Int4, Encoding::Utf8).expect("an array"), empty);
+        let state =
+            |bytes: &[u8], of| array_in(bytes, of, Encoding::Utf8).expect_err("wrong").sqlstate();
         for end in 0..whole.len() {
             let part = whole.get(..end).expect("a part of it");
             assert!(matches!(state(part, SqlType::Int4), "08P01" | "22P03"));

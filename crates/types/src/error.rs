@@ -38,8 +38,8 @@ pub(crate) enum Problem {
     #[error("invalid hexadecimal data: odd number of digits")]
     OddHexDigits,
     /// `bytes`: those of the bad character, as `0xe2 0x28`.
-    #[error("invalid byte sequence for encoding \"UTF8\": {bytes}")]
-    InvalidUtf8 { bytes: String },
+    #[error("invalid byte sequence for encoding \"{encoding}\": {bytes}")]
+    InvalidBytes { encoding: &'static str, bytes: String },
     #[error("invalid length in external \"numeric\" value")]
     BinaryNumeric,
     #[error("insufficient data left in message")]
@@ -116,7 +116,7 @@ impl ValueError {
             Problem::DivisionByZero => "22012",
             Problem::ArrayElements { .. } => "42804",
             Problem::HexDigit { .. } | Problem::OddHexDigits => "22023",
-            Problem::InvalidUtf8 { .. } => "22021",
+            Problem::InvalidBytes { .. } => "22021",
             Problem::BinaryNumeric | Problem::BinaryTooLong => "22P03",
             Problem::BinaryTooShort => "08P01",
             Problem::NoBinary { .. } => "42883",

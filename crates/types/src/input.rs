@@ -10,12 +10,12 @@ use crate::datetime::interval::interval_in;
 use crate::datetime::typmod::IntervalFields;
 use crate::datum::Datum;
 use crate::digits::{decode_hex, is_space, strip_underscores};
+use crate::encoding::Encoding;
 use crate::error::{Problem, Result, ValueError};
 use crate::json::{self, Json};
 use crate::network;
 use crate::numeric::Numeric;
 use crate::sqltype::SqlType;
-use crate::stored::truncate_name;
 use crate::style::TextStyle;
 use crate::typmod;
 use crate::uuid;
@@ -58,12 +58,12 @@ fn read<'a>(text: &'a str, ty: SqlType, typmod: i32, style: &TextStyle<'_>) -> R
             Datum::numeric(Numeric::parse(text)?.ok_or_else(|| invalid_input(ty, text))?)
         }
         SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => Datum::text(text),
-        SqlType::Name => Datum::text(truncate_name(text)),
+        SqlType::Name => Datum::text(style.encoding.truncate_name(text)),
         SqlType::Oid | SqlType::Regproc => Datum::Oid(oid_in(text, SqlType::Oid)?),
         SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
         SqlType::Tid => tid_in(text)?,
-        SqlType::Char => Datum::Char(char_in(text)),
-        SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
+        SqlType::Char => Datum::Char(char_in(&style.encoding.encode(text)?)),
+        SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text, style.encoding)?)),
         SqlType::PgLsn => Datum::Lsn(pg_lsn_in(text)?),
         SqlType::Xid8 => Datum::Xid8(unsigned_in(text, ty)?),
         SqlType::Date => date_in(text, style)?,
@@ -86,10 +86,10 @@ fn read<'a>(text: &'a str, ty: SqlType, typmod: i32, style: &TextStyle<'_>) -> R
         SqlType::Macaddr => Datum::Macaddr(network::parse_mac(text)?),
         SqlType::Macaddr8 => Datum::Macaddr8(network::parse_mac8(text)?),
         SqlType::Json => {
-            json::parse(text, false)?;
+            json::parse(text, None)?;
             Datum::text(text)
         }
-        SqlType::Jsonb => Datum::Jsonb(Json::parse(text)?.to_stored()?.into()),
+        SqlType::Jsonb => Datum::Jsonb(Json::parse(text, style.encoding)?.to_stored()?.into()),
         SqlType::Int2Vector | SqlType::OidVector => vector_in(text, ty)?,
         _ => match ty.element() {
             Some(element) => {
@@ -311,8 +311,7 @@ fn oid_in(text: &str, ty: SqlType) -> Result<u32> {
         .map_err(|_| out_of_range(ty, text))
 }
 
-fn char_in(text: &str) -> u8 {
-    let bytes = text.as_bytes();
+fn char_in(bytes: &[u8]) -> u8 {
     if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = bytes {
         return ((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0');
     }
@@ -356,12 +355,13 @@ fn pg_lsn_in(text: &str) -> Result<u64> {
     parsed.ok_or_else(|| invalid_input(SqlType::PgLsn, text))
 }
 
-fn bytea_in(text: &str) -> Result<Vec<u8>> {
+fn bytea_in(text: &str, encoding: Encoding) -> Result<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("\\x") {
         return decode_hex(hex);
     }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let bytes = encoding.encode(text)?;
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = &*bytes;
     while let Some((first, tail)) = rest.split_first() {
         rest = match (first, tail) {
             (b'\\', [b'\\', tail @ ..]) => {

@@ -6,20 +6,18 @@
 
 use std::borrow::Cow;
 
-use crate::array::Array;
 use crate::datum::Datum;
+use crate::encoding::Encoding;
 use crate::error::{Problem, Result};
-use crate::facts::Repr;
+use crate::facts::{Repr, type_info};
 use crate::inet::Inet;
 use crate::interval::Interval;
 use crate::numeric::Numeric;
-
-/// Bytes of a stored name, its terminating zero included.
-pub const NAME_LEN: usize = 64;
+use crate::oid::oids;
 
 impl Repr {
-    /// The value in these bytes.
-    pub fn decode(self, bytes: &[u8]) -> Result<Datum<'_>> {
+    /// The value in these bytes, whose texts are in an encoding.
+    pub fn decode(self, bytes: &[u8], encoding: Encoding) -> Result<Datum<'_>> {
         Ok(match self {
             Repr::Bool => Datum::Bool(fixed::<1>(bytes)? != [0]),
             Repr::Int2 => Datum::Int2(i16::from_le_bytes(fixed(bytes)?)),
@@ -37,9 +35,9 @@ impl Repr {
             Repr::Char => Datum::Char(u8::from_le_bytes(fixed(bytes)?)),
             Repr::Name => {
                 let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                Datum::text(utf8(bytes.get(..end).unwrap_or(bytes))?)
+                Datum::Text(encoding.decode(bytes.get(..end).unwrap_or(bytes))?)
             }
-            Repr::Text => Datum::text(utf8(bytes)?),
+            Repr::Text => Datum::Text(encoding.decode(bytes)?),
             Repr::Numeric => {
                 let damaged = || Problem::StoredNumeric { len: bytes.len() };
                 Datum::numeric(Numeric::read_stored(bytes).ok_or_else(damaged)?)
@@ -64,14 +62,14 @@ impl Repr {
             Repr::Lsn => Datum::Lsn(u64::from_le_bytes(fixed(bytes)?)),
             Repr::Xid8 => Datum::Xid8(u64::from_le_bytes(fixed(bytes)?)),
             Repr::Bits => stored_bits(bytes)?,
-            Repr::Jsonb => Datum::Jsonb(bytes.into()),
+            Repr::Jsonb => encoding.decode_jsonb(bytes),
             Repr::Inet => {
                 let damaged = || Problem::StoredLength { len: bytes.len(), expected: 6 };
                 Datum::Inet(Inet::read_stored(bytes).ok_or_else(damaged)?)
             }
             Repr::Macaddr => Datum::Macaddr(fixed(bytes)?),
             Repr::Macaddr8 => Datum::Macaddr8(fixed(bytes)?),
-            Repr::Array(_) => Datum::Array(Array::stored(bytes)),
+            Repr::Array(_) => encoding.decode_array(bytes)?,
             Repr::Bytes => Datum::bytes(bytes),
             Repr::Carried(ty) => Datum::Carried(ty, bytes.into()),
         })
@@ -82,6 +80,13 @@ impl Repr {
     pub fn accepts(self, value: &Datum<'_>) -> bool {
         if let (Repr::Carried(ty), Datum::Carried(of, _)) = (self, value) {
             return ty == *of;
+        }
+        // Such are carried where the encoding leaves no other way.
+        if let (Repr::Jsonb, Datum::Carried(of, _)) = (self, value) {
+            return *of == oids::JSONB;
+        }
+        if let (Repr::Array(element), Datum::Carried(of, _)) = (self, value) {
+            return type_info(element).is_some_and(|info| info.array == *of);
         }
         if let (Repr::Numeric, Datum::Numeric(number)) = (self, value) {
             return number.is_in_range();
@@ -127,8 +132,8 @@ impl Datum<'_> {
     /// length word. `len` is its type's `typlen`, which tells a name from a text.
     ///
     /// # Errors
-    /// If the value was not fetched.
-    pub fn to_stored(&self, len: i16) -> Result<Cow<'_, [u8]>> {
+    /// If the value was not fetched, or cannot be stored in the encoding.
+    pub fn to_stored(&self, len: i16, encoding: Encoding) -> Result<Cow<'_, [u8]>> {
         Ok(Cow::Owned(match self {
             Datum::Null => Vec::new(),
             Datum::Bool(v) => vec![u8::from(*v)],
@@ -148,11 +153,11 @@ impl Datum<'_> {
             Datum::Char(v) => vec![*v],
             Datum::Text(v) => match usize::try_from(len) {
                 Ok(len) => {
-                    let mut name = truncate_name(v).as_bytes().to_vec();
+                    let mut name = encoding.encode(encoding.truncate_name(v))?.into_owned();
                     name.resize(len, 0);
                     name
                 }
-                Err(_) => return Ok(Cow::Borrowed(v.as_bytes())),
+                Err(_) => return encoding.encode(v),
             },
             Datum::Numeric(v) => v.to_stored(),
             Datum::Timetz(time, zone) => [&time.to_le_bytes()[..], &zone.to_le_bytes()].concat(),
@@ -167,10 +172,13 @@ impl Datum<'_> {
             }
             Datum::Macaddr(v) => v.to_vec(),
             Datum::Macaddr8(v) => v.to_vec(),
-            Datum::Bytes(v) | Datum::Carried(_, v) | Datum::Jsonb(v) => {
+            Datum::Bytes(v) | Datum::Carried(_, v) => return Ok(Cow::Borrowed(v)),
+            Datum::Jsonb(v) => {
+                encoding.check_jsonb(v)?;
                 return Ok(Cow::Borrowed(v));
             }
-            Datum::Array(v) => return Ok(Cow::Borrowed(v.bytes())),
+            Datum::Array(v) if encoding == Encoding::Utf8 => return Ok(Cow::Borrowed(v.bytes())),
+            Datum::Array(v) => encoding.encode_array(v)?.bytes().to_vec(),
             Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
         }))
     }
@@ -196,47 +204,37 @@ fn stored_bits(bytes: &[u8]) -> Result<Datum<'_>> {
     Ok(Datum::Bits(len, bits.into()))
 }
 
-/// A name's first 63 bytes at most, cut between characters.
-pub fn truncate_name(text: &str) -> &str {
-    if text.len() < NAME_LEN {
-        return text;
-    }
-    text.get(..text.floor_char_boundary(NAME_LEN - 1)).unwrap_or(text)
-}
-
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     let wrong = |_| Problem::StoredLength { len: bytes.len(), expected: N }.into();
     bytes.try_into().map_err(wrong)
 }
 
-/// Stored text: UTF-8.
-fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|e| {
-        // `valid_up_to` is within the bytes.
-        let (_, bad) = bytes.split_at(e.valid_up_to());
-        let shown = bad.iter().take(e.error_len().unwrap_or(bad.len()));
-        let bytes = shown.map(|b| format!("0x{b:02x}")).collect::<Vec<_>>().join(" ");
-        Problem::InvalidUtf8 { bytes }.into()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oid::{Oid, oids};
+    use crate::oid::Oid;
 
     #[test]
     fn bad_bytes_are_errors() {
-        assert_eq!(Repr::Int4.decode(b"abc").expect_err("short").sqlstate(), "XX001");
-        let error = Repr::Text.decode(b"ab\xff").expect_err("not UTF-8");
+        assert_eq!(
+            Repr::Int4.decode(b"abc", Encoding::Utf8).expect_err("short").sqlstate(),
+            "XX001"
+        );
+        let error = Repr::Text.decode(b"ab\xff", Encoding::Utf8).expect_err("not UTF-8");
         assert_eq!(error.sqlstate(), "22021");
         assert_eq!(error.to_string(), "invalid byte sequence for encoding \"UTF8\": 0xff");
     }
 
     #[test]
     fn a_name_ends_at_its_zero() {
-        assert_eq!(Repr::Name.decode(b"relname\0\0").expect("a name"), Datum::text("relname"));
-        assert_eq!(Repr::Name.decode(b"whole").expect("a name"), Datum::text("whole"));
+        for (stored, name) in [(&b"relname\0\0"[..], "relname"), (b"whole", "whole")] {
+            let read = Repr::Name.decode(stored, Encoding::Utf8).expect("a name");
+            assert_eq!(read, Datum::text(name));
+        }
+        let read = Repr::Name.decode(b"caf\xe9\0", Encoding::SqlAscii).expect("a name");
+        assert_eq!(read, Datum::text("caf\u{e9}"));
+        let stored = read.to_stored(64, Encoding::SqlAscii).expect("its bytes");
+        assert!(stored.len() == 64 && stored.starts_with(b"caf\xe9\0"));
     }
 
     #[test]
@@ -251,7 +249,7 @@ mod tests {
         assert!(!Repr::Bytes.accepts(&Datum::Toasted(b"pointer".into())));
         // A type of PostgreSQL's that is not in the table.
         const POINT: Oid = 600;
-        let carried = Repr::of(POINT).decode(b"{}").expect("carried");
+        let carried = Repr::of(POINT).decode(b"{}", Encoding::Utf8).expect("carried");
         assert!(Repr::of(POINT).accepts(&carried));
         assert!(!Repr::of(oids::PG_LSN).accepts(&carried) && !Repr::Bytes.accepts(&carried));
     }

@@ -1,6 +1,7 @@
 //! The settings that text forms depend on.
 
 use crate::datetime::zone::Zone;
+use crate::encoding::Encoding;
 use crate::oid::Oid;
 use crate::sqltype::SqlType;
 
@@ -71,6 +72,10 @@ pub struct TextStyle<'n> {
     pub bytea: ByteaOutput,
     /// When the transaction began, in microseconds since 2000: what `now` and `today` mean.
     pub now: i64,
+    /// The encoding of the database.
+    pub encoding: Encoding,
+    /// `client_encoding`
+    pub client: Encoding,
     /// Names for regclass and its like. Without them such values are refused.
     pub names: Option<&'n dyn ObjectNames>,
 }
@@ -85,6 +90,8 @@ impl Default for TextStyle<'_> {
             extra_float_digits: 1,
             bytea: ByteaOutput::default(),
             now: 0,
+            encoding: Encoding::default(),
+            client: Encoding::default(),
             names: None,
         }
     }

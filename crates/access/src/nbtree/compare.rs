@@ -14,7 +14,7 @@ use forebay_format::nbtree::{self as nb, MAX_ITEM_SIZE, NbtreeError, Opaque, Tup
 use forebay_format::tuple::Deform;
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{AttrLayout, ItemPointer, OffsetNumber, Page, TupleError, index_tuple};
-use forebay_types::{Datum, ValueError};
+use forebay_types::{Datum, Encoding, ValueError};
 
 use super::relation::{IndexShape, KeyColumn};
 use crate::codec;
@@ -69,7 +69,7 @@ pub fn form_index_tuple(
     let mut out = Vec::new();
     let mut tuple = index_tuple::start(values.len(), values.iter().any(Datum::is_null), &mut out)?;
     for (layout, value) in layouts.iter().zip(values) {
-        codec::append(&mut tuple, *layout, value)?;
+        codec::append(&mut tuple, *layout, value, shape.encoding)?;
     }
     index_tuple::finish(tuple, tid)?;
     Ok(out)
@@ -77,12 +77,12 @@ pub fn form_index_tuple(
 
 /// The stored form of one value of a column.
 pub(super) fn stored_value(
-    layout: AttrLayout,
+    (layout, encoding): (AttrLayout, Encoding),
     value: &Datum<'_>,
 ) -> Result<Option<Vec<u8>>, AccessError> {
     let mut bytes = Vec::new();
     let mut tuple = index_tuple::start(1, value.is_null(), &mut bytes)?;
-    codec::append(&mut tuple, layout, value)?;
+    codec::append(&mut tuple, layout, value, encoding)?;
     index_tuple::finish(tuple, ItemPointer::INVALID)?;
     let internal = |error: KeyError| AccessError::Internal(error.to_string());
     let tuple = Tuple::new(&bytes).map_err(|error| internal(error.into()))?;

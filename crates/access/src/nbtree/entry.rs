@@ -114,7 +114,7 @@ fn compressed(value: &[u8], method: Option<Method>) -> Option<(Method, Vec<u8>)>
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
-    use forebay_types::{Datum, oids};
+    use forebay_types::{Datum, Encoding, oids};
 
     use super::*;
     use crate::codec::{form_row, layout_of};
@@ -140,11 +140,12 @@ mod tests {
             fill_factor: 90,
             deduplicate: true,
             of_catalog: false,
+            encoding: Encoding::Utf8,
         };
         let (tid, mut entry) = (ItemPointer::new(3, 9), b"what was there".to_vec());
         for row in rows {
             let mut tuple = Vec::new();
-            form_row(&table, &row, &mut tuple).unwrap();
+            form_row(&table, &row, Encoding::Utf8, &mut tuple).unwrap();
             let values = RowValues::new(&tuple, &table).unwrap();
             values.form_entry(&shape, columns.into_iter(), tid, &mut entry).unwrap();
             let of_index: Vec<_> = columns.iter().map(|&c| row[c].reborrow()).collect();

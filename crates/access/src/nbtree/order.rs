@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use forebay_collation::Collation;
-use forebay_types::{Datum, Oid, Repr, SqlType, ValueError, compare, compare_by, oids};
+use forebay_types::{Datum, Encoding, Oid, Repr, SqlType, ValueError, compare, compare_by, oids};
 
 /// The order of an operator class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,7 +168,11 @@ impl KeyOrder {
             KeyOrder::Bytes => a.cmp(b),
             KeyOrder::Padded => unpadded(a).cmp(unpadded(b)),
             KeyOrder::OidVector => compare_vectors(a, b)?,
-            KeyOrder::Value(repr) => compare(&repr.decode(a)?, &repr.decode(b)?)?,
+            KeyOrder::Value(repr) => {
+                // Bytes are in the order of the texts that they are in SQL_ASCII.
+                let decode = |bytes| repr.decode(bytes, Encoding::SqlAscii);
+                compare(&decode(a)?, &decode(b)?)?
+            }
             KeyOrder::Collated(order) => order.compare(a, b)?,
         })
     }
@@ -178,7 +182,9 @@ impl CollatedOrder {
     fn compare(&self, a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
         let texts = |a: &str, b: &str| self.collation.compare(a, b);
         let ty = if self.padded { SqlType::Bpchar } else { SqlType::Text };
-        let (a, b): (Datum<'_>, Datum<'_>) = (self.repr.decode(a)?, self.repr.decode(b)?);
+        // Other encodings have the order of their bytes alone.
+        let decode = |bytes| self.repr.decode(bytes, Encoding::Utf8);
+        let (a, b): (Datum<'_>, Datum<'_>) = (decode(a)?, decode(b)?);
         compare_by(&a, &b, ty, &texts)
     }
 }
@@ -196,7 +202,7 @@ fn wrong_length(bytes: &[u8], expected: usize) -> ValueError {
         4 => Repr::Int4,
         _ => Repr::Int8,
     };
-    repr.decode(bytes).expect_err("the length is wrong")
+    repr.decode(bytes, Encoding::Utf8).expect_err("the length is wrong")
 }
 
 /// A text without its trailing blanks.

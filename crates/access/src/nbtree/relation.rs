@@ -7,6 +7,7 @@ use forebay_format::nbtree::{META_BLOCK, Meta, NbtreeError, Opaque};
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, Prefetched, Strategy};
+use forebay_types::Encoding;
 use forebay_wal::Wal;
 
 use super::order::KeyOrder;
@@ -55,6 +56,8 @@ pub struct IndexShape {
     pub deduplicate: bool,
     /// Whether its table is a catalog.
     pub of_catalog: bool,
+    /// The encoding of its texts.
+    pub encoding: Encoding,
 }
 
 /// An index with what is needed to work on it. Cheap to clone.

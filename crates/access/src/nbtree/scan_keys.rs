@@ -208,7 +208,7 @@ fn stored(shape: &IndexShape, column: usize, value: &Datum<'_>) -> Result<Value,
     let layout = shape.layouts.get(column).copied().ok_or_else(|| {
         AccessError::Internal(format!("index \"{}\" has no column {column}", shape.name))
     })?;
-    let bytes = stored_value(layout, value)?;
+    let bytes = stored_value((layout, shape.encoding), value)?;
     key_column(shape, column)?.compare(bytes.as_deref(), bytes.as_deref()).map_err(|error| {
         AccessError::Internal(format!("a condition on index \"{}\": {error}", shape.name))
     })?;

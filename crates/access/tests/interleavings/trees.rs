@@ -21,7 +21,7 @@ use forebay_storage::{
 };
 use forebay_txn::locks::Interrupt;
 use forebay_txn::{Clog, Transaction, XactManager};
-use forebay_types::Datum;
+use forebay_types::{Datum, Encoding};
 use forebay_wal::{Resume, Wal, WalConfig};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
@@ -100,6 +100,7 @@ impl Fixture {
             deduplicate: true,
             compression: Vec::new(),
             of_catalog: false,
+            encoding: Encoding::Utf8,
         };
         let index = Index {
             locator: INDEX,

@@ -4,10 +4,12 @@
 //! by value, those with a length word for a value of variable length.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::borrow::Cow;
+
 use forebay_access::form_row;
 use forebay_format::tuple::{HeapTuple, deform};
 use forebay_format::{Align, AttrLayout};
-use forebay_types::{Datum, Oid, Repr, TypeInfo, type_info};
+use forebay_types::{Datum, Encoding, Oid, Repr, TypeInfo, ValueError, type_info};
 
 use super::error::Result;
 use super::field::{Field, Node};
@@ -50,6 +52,15 @@ impl Const {
         }
     }
 
+    /// Makes texts the bytes that are stored of them.
+    pub(super) fn encode(&mut self, encoding: Encoding) -> Result<(), ValueError> {
+        if matches!(self.constvalue, Datum::Text(_) | Datum::Array(_) | Datum::Jsonb(_)) {
+            let bytes = self.constvalue.to_stored(self.constlen, encoding)?;
+            self.constvalue = Datum::Bytes(Cow::Owned(bytes.into_owned()));
+        }
+        Ok(())
+    }
+
     /// The bytes that a row has of the value: without length word, without a terminating zero.
     ///
     /// # Panics
@@ -59,7 +70,8 @@ impl Const {
         let layouts = [AttrLayout { len, align: Align::Char, by_val, plain: true }];
         let mut tuple = Vec::new();
         let mut bytes = [None];
-        let formed = form_row(&layouts, std::slice::from_ref(&self.constvalue), &mut tuple);
+        let value = std::slice::from_ref(&self.constvalue);
+        let formed = form_row(&layouts, value, Encoding::Utf8, &mut tuple);
         let formed = formed.and_then(|_| deform(HeapTuple::new(&tuple)?, &layouts, &mut bytes));
         formed.expect("a constant is a value of its type");
         let [bytes] = bytes;
@@ -158,7 +170,7 @@ impl Node for Const {
             let stored = stored_part(&bytes, written, constlen, constbyval).ok_or(no_value)?;
             // A C string is a text, as literals of type unknown are.
             let repr = if constlen == -2 { Repr::Text } else { Repr::of(consttype) };
-            repr.decode(stored)?.into_owned()
+            repr.decode(stored, tokens.encoding)?.into_owned()
         };
         Ok(Const {
             consttype,

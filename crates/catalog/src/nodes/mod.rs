@@ -46,6 +46,7 @@ pub use value::{Bitmap, Location, StringNode};
 
 use error::Result;
 use field::Field;
+use forebay_types::Encoding;
 use tokens::Tokens;
 
 /// Reads the tree of one expression: pg_attrdef.adbin, pg_constraint.conbin,
@@ -60,7 +61,11 @@ pub fn read_list(text: &str) -> Result<Vec<Expr>> {
 }
 
 fn read_as<F: Field>(text: &str) -> Result<F> {
-    let mut tokens = Tokens::new(text)?;
+    read_in(text, Encoding::Utf8)
+}
+
+fn read_in<F: Field>(text: &str, encoding: Encoding) -> Result<F> {
+    let mut tokens = Tokens::new(text, encoding)?;
     let tree = F::read(&mut tokens)?;
     tokens.finish()?;
     Ok(tree)
@@ -77,6 +82,35 @@ pub fn write(expr: &Expr) -> String {
 /// The text of a list of expressions, as of pg_index.indexprs.
 pub fn write_list(exprs: &Vec<Expr>) -> String {
     written(exprs)
+}
+
+/// The text of an expression or a list of some, whose constants' bytes are in an encoding, with
+/// bytes in another one. In memory trees have the bytes of UTF-8, whatever the database.
+///
+/// # Errors
+/// If the tree is not understood, or a constant is none of the other encoding.
+pub fn recoded(text: &str, from: Encoding, to: Encoding) -> Result<String> {
+    if text.starts_with('(') {
+        let mut exprs: Vec<Expr> = read_in(text, from)?;
+        exprs.iter_mut().try_for_each(|expr| encode(expr, to))?;
+        return Ok(written(&exprs));
+    }
+    let mut expr = read_in(text, from)?;
+    encode(&mut expr, to)?;
+    Ok(written(&expr))
+}
+
+fn encode(expr: &mut Expr, to: Encoding) -> Result<()> {
+    if let Expr::Const(constant) = expr {
+        constant.encode(to)?;
+    }
+    let mut done = Ok(());
+    expr.visit_children_mut(&mut |child| {
+        if done.is_ok() {
+            done = encode(child, to);
+        }
+    });
+    done
 }
 
 fn written(tree: &impl Field) -> String {

@@ -12,6 +12,8 @@
 
 use std::borrow::Cow;
 
+use forebay_types::Encoding;
+
 use super::error::{NodeError, Result};
 
 /// The deepest tree that is read. A level takes about 1 kB of the 8 MB of stack that sessions have.
@@ -26,16 +28,18 @@ const BRACKETS: [char; 4] = ['(', ')', '{', '}'];
 /// The tokens of a tree's text, and how deep its reader is in the tree.
 pub(super) struct Tokens<'a> {
     text: &'a str,
+    /// That of the constants' bytes.
+    pub(super) encoding: Encoding,
     position: usize,
     depth: usize,
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn new(text: &'a str) -> Result<Tokens<'a>> {
+    pub(super) fn new(text: &'a str, encoding: Encoding) -> Result<Tokens<'a>> {
         if text.len() > MAX_TEXT {
             return Err(NodeError::TooLong { len: text.len() });
         }
-        Ok(Tokens { text, position: 0, depth: 0 })
+        Ok(Tokens { text, encoding, position: 0, depth: 0 })
     }
 
     /// What is left of the text, from the next token on.

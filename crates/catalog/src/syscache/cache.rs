@@ -6,6 +6,7 @@
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_format::wal::invalidation::Invalidation;
+use forebay_types::Encoding;
 
 use super::lookups::{Lookup, Maps};
 
@@ -20,6 +21,8 @@ struct State {
 #[derive(Debug, Default)]
 pub struct SysCache {
     state: RwLock<State>,
+    /// That of the names that hash values are made of.
+    encoding: Encoding,
     /// Changed under the lock, at the beginning and the end of each change.
     version: AtomicU64,
 }
@@ -39,6 +42,11 @@ pub struct SysCacheChange<'a> {
 }
 
 impl SysCache {
+    /// The empty cache of a database with an encoding.
+    pub(crate) fn new(encoding: Encoding) -> SysCache {
+        SysCache { encoding, ..SysCache::default() }
+    }
+
     /// A number that changes with the rows.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -50,14 +58,14 @@ impl SysCache {
         if state.closing != 0 {
             return None;
         }
-        K::entries(&state.maps).get(key.hash(), key)
+        K::entries(&state.maps).get(key.hash(self.encoding), key)
     }
 
     /// Adds a row that was read after `version` was read.
     pub fn put<K: Lookup>(&self, version: u64, key: K, row: K::Row) {
         let mut state = self.state.write();
         if state.closing == 0 && version == self.version() {
-            K::entries_mut(&mut state.maps).put(key.hash(), key, row);
+            K::entries_mut(&mut state.maps).put(key.hash(self.encoding), key, row);
         }
     }
 
@@ -93,7 +101,8 @@ impl KnownRows {
         if self.version != version {
             return None;
         }
-        K::entries(&self.maps).get(key.hash(), key)
+        // No message hits a single entry, so any hash value does.
+        K::entries(&self.maps).get(key.hash(Encoding::Utf8), key)
     }
 
     /// Adds a row that was found at this version.
@@ -102,7 +111,7 @@ impl KnownRows {
             self.maps = Maps::default();
             self.version = version;
         }
-        K::entries_mut(&mut self.maps).put(key.hash(), key, row);
+        K::entries_mut(&mut self.maps).put(key.hash(Encoding::Utf8), key, row);
     }
 }
 
@@ -110,7 +119,7 @@ impl KnownRows {
 mod tests {
     use super::super::lookups::{MOST, OperatorByOid, ProcsNamed, TypeByOid, TypeNamed};
     use super::*;
-    use forebay_format::syscache::{TYPE_BY_NAME, TYPE_BY_OID, hash_oid};
+    use forebay_format::syscache::{TYPE_BY_NAME, TYPE_BY_OID, hash_key, hash_name, hash_oid};
 
     fn entry(cache: i8, hash: u32) -> Invalidation {
         Invalidation::Entry { cache, db: 5, hash }
@@ -127,7 +136,11 @@ mod tests {
         drop(cache.change(&[entry(TYPE_BY_OID, hash_oid(1))]).expect("types are known here"));
         assert!(cache.get(&TypeByOid(1)).is_none());
         assert!(cache.get(&TypeByOid(2)).is_some() && cache.get(&name).is_some());
-        drop(cache.change(&[entry(TYPE_BY_NAME, name.hash())]).expect("so are their names"));
+        drop(
+            cache
+                .change(&[entry(TYPE_BY_NAME, name.hash(Encoding::Utf8))])
+                .expect("so are their names"),
+        );
         assert!(cache.get(&name).is_none() && cache.get(&TypeByOid(2)).is_some());
         assert!(cache.get(&ProcsNamed("f".into())).is_some());
         // A catalog as a whole.
@@ -138,6 +151,16 @@ mod tests {
         let version = cache.version();
         assert!(cache.change(&[Invalidation::Relation { db: 5, rel: 1 }]).is_none());
         assert_eq!(cache.version(), version, "tables are not known here");
+    }
+
+    #[test]
+    fn names_are_known_by_their_bytes() {
+        let name = TypeNamed { namespace: 11, name: "\u{e9}".into() };
+        let cache = SysCache::new(Encoding::SqlAscii);
+        cache.put(cache.version(), name.clone(), None);
+        let hash = hash_key(&[hash_name(b"\xe9"), hash_oid(11)]);
+        drop(cache.change(&[entry(TYPE_BY_NAME, hash)]).expect("types are known here"));
+        assert!(cache.get(&name).is_none());
     }
 
     #[test]

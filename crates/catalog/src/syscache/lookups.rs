@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use forebay_format::syscache::{self as syscache, hash_int2, hash_key, hash_name, hash_oid};
 use forebay_format::wal::invalidation::Invalidation;
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 use smallvec::SmallVec;
 
 use super::rows::{
@@ -35,8 +35,8 @@ pub trait Lookup: Clone + Debug + Eq + Sized {
     /// The catalog.
     const CATALOG: Oid;
 
-    /// The hash value that PostgreSQL's cache has for the key.
-    fn hash(&self) -> u32;
+    /// The hash value that PostgreSQL's cache has for the key, in a database with an encoding.
+    fn hash(&self, encoding: Encoding) -> u32;
 
     /// Reads it from the catalog.
     fn read(&self, source: &mut dyn RowSource) -> Result<Self::Row, CatalogError>;
@@ -109,7 +109,8 @@ impl<K: Lookup> Entries<K> {
 
 macro_rules! lookups {
     ($($(#[$doc:meta])* $field:ident $key:ident [$($fields:tt)*] -> $row:ty, of $catalog:ident,
-       $cache:expr, |$this:ident| $hash:expr, |$me:ident, $reader:ident| $read:expr;)*) => {
+       $cache:expr, |$this:ident, $encoding:ident| $hash:expr,
+       |$me:ident, $reader:ident| $read:expr;)*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,8 +123,8 @@ macro_rules! lookups {
                 const CACHE: Option<i8> = $cache;
                 const CATALOG: Oid = $catalog.oid;
 
-                fn hash(&self) -> u32 {
-                    let $this = self;
+                fn hash(&self, encoding: Encoding) -> u32 {
+                    let ($this, $encoding) = (self, encoding);
                     $hash
                 }
 
@@ -172,19 +173,21 @@ macro_rules! lookups {
 lookups! {
     /// A type by its OID.
     type_by_oid TypeByOid [(pub Oid);] -> Option<Arc<TypeRow>>, of PG_TYPE,
-        Some(syscache::TYPE_BY_OID), |key| hash_oid(key.0),
+        Some(syscache::TYPE_BY_OID), |key, _encoding| hash_oid(key.0),
         |key, reader| type_row(reader, &PG_TYPE_OID_INDEX, &[Datum::Oid(key.0)]);
     /// A type by its name in a namespace.
     type_named TypeNamed [{ pub namespace: Oid, pub name: Box<str> }] -> Option<Arc<TypeRow>>,
         of PG_TYPE, Some(syscache::TYPE_BY_NAME),
-        |key| hash_key(&[hash_name(&key.name), hash_oid(key.namespace)]),
+        |key, encoding| hash_key(&[
+            hash_name(encoding.sent(&key.name)), hash_oid(key.namespace),
+        ]),
         |key, reader| {
             let columns = [Datum::text(&key.name), Datum::Oid(key.namespace)];
             type_row(reader, &PG_TYPE_TYPNAME_NSP_INDEX, &columns)
         };
     /// A function by its OID.
     proc_by_oid ProcByOid [(pub Oid);] -> Option<Arc<ProcRow>>, of PG_PROC,
-        Some(syscache::PROC_BY_OID), |key| hash_oid(key.0),
+        Some(syscache::PROC_BY_OID), |key, _encoding| hash_oid(key.0),
         |key, reader| {
             let key = [Datum::Oid(key.0)];
             Ok(all(reader, &PG_PROC_OID_INDEX, &key, ProcRow::COLUMNS, ProcRow::read)?
@@ -192,14 +195,14 @@ lookups! {
         };
     /// All functions of a name, in all namespaces.
     procs_named ProcsNamed [(pub Box<str>);] -> Arc<[Arc<ProcRow>]>, of PG_PROC, None,
-        |key| hash_name(&key.0),
+        |key, encoding| hash_name(encoding.sent(&key.0)),
         |key, reader| {
             let (index, key) = (&PG_PROC_PRONAME_ARGS_NSP_INDEX, [Datum::text(&key.0)]);
             Ok(shared(all(reader, index, &key, ProcRow::COLUMNS, ProcRow::read)?))
         };
     /// An operator by its OID.
     operator_by_oid OperatorByOid [(pub Oid);] -> Option<Arc<OperatorRow>>, of PG_OPERATOR,
-        Some(syscache::OPERATOR_BY_OID), |key| hash_oid(key.0),
+        Some(syscache::OPERATOR_BY_OID), |key, _encoding| hash_oid(key.0),
         |key, reader| {
             let (index, key) = (&PG_OPERATOR_OID_INDEX, [Datum::Oid(key.0)]);
             Ok(all(reader, index, &key, OperatorRow::COLUMNS, OperatorRow::read)?
@@ -207,14 +210,15 @@ lookups! {
         };
     /// All operators of a name, in all namespaces.
     operators_named OperatorsNamed [(pub Box<str>);] -> Arc<[Arc<OperatorRow>]>, of PG_OPERATOR,
-        None, |key| hash_name(&key.0),
+        None, |key, encoding| hash_name(encoding.sent(&key.0)),
         |key, reader| {
             let (index, key) = (&PG_OPERATOR_OPRNAME_L_R_N_INDEX, [Datum::text(&key.0)]);
             Ok(shared(all(reader, index, &key, OperatorRow::COLUMNS, OperatorRow::read)?))
         };
     /// The cast from a type to another.
     cast_between CastBetween [{ pub source: Oid, pub target: Oid }] -> Option<CastRow>, of PG_CAST,
-        Some(syscache::CAST), |key| hash_key(&[hash_oid(key.source), hash_oid(key.target)]),
+        Some(syscache::CAST),
+        |key, _encoding| hash_key(&[hash_oid(key.source), hash_oid(key.target)]),
         |key, reader| {
             let columns = [Datum::Oid(key.source), Datum::Oid(key.target)];
             let index = &PG_CAST_SOURCE_TARGET_INDEX;
@@ -222,7 +226,7 @@ lookups! {
         };
     /// The operator classes of an access method.
     operator_classes OperatorClasses [(pub Oid);] -> Arc<[OpclassRow]>, of PG_OPCLASS, None,
-        |key| hash_oid(key.0),
+        |key, _encoding| hash_oid(key.0),
         |key, reader| {
             let (index, key) = (&PG_OPCLASS_AM_NAME_NSP_INDEX, [Datum::Oid(key.0)]);
             Ok(all(reader, index, &key, OpclassRow::COLUMNS, OpclassRow::read)?.into())
@@ -234,7 +238,7 @@ lookups! {
         pub right: Oid,
         pub strategy: i16,
     }] -> Option<AmopRow>, of PG_AMOP, Some(syscache::AMOP_BY_STRATEGY),
-        |key| hash_key(&[
+        |key, _encoding| hash_key(&[
             hash_oid(key.family), hash_oid(key.left), hash_oid(key.right), hash_int2(key.strategy),
         ]),
         |key, reader| {
@@ -246,14 +250,14 @@ lookups! {
         };
     /// The operator families that an operator belongs to.
     family_members FamilyMembers [(pub Oid);] -> Arc<[AmopRow]>, of PG_AMOP, None,
-        |key| hash_oid(key.0),
+        |key, _encoding| hash_oid(key.0),
         |key, reader| {
             let (index, key) = (&PG_AMOP_OPR_FAM_INDEX, [Datum::Oid(key.0)]);
             Ok(all(reader, index, &key, AmopRow::COLUMNS, AmopRow::read)?.into())
         };
     /// A collation by its OID.
     collation_by_oid CollationByOid [(pub Oid);] -> Option<Arc<CollationRow>>, of PG_COLLATION,
-        Some(syscache::COLLATION_BY_OID), |key| hash_oid(key.0),
+        Some(syscache::COLLATION_BY_OID), |key, _encoding| hash_oid(key.0),
         |key, reader| {
             let (index, key) = (&PG_COLLATION_OID_INDEX, [Datum::Oid(key.0)]);
             Ok(all(reader, index, &key, CollationRow::COLUMNS, CollationRow::read)?
@@ -261,18 +265,18 @@ lookups! {
         };
     /// All collations of a name, in all namespaces and for all encodings.
     collations_named CollationsNamed [(pub Box<str>);] -> Arc<[Arc<CollationRow>]>, of PG_COLLATION,
-        None, |key| hash_name(&key.0),
+        None, |key, encoding| hash_name(encoding.sent(&key.0)),
         |key, reader| {
             let (index, key) = (&PG_COLLATION_NAME_ENC_NSP_INDEX, [Datum::text(&key.0)]);
             Ok(shared(all(reader, index, &key, CollationRow::COLUMNS, CollationRow::read)?))
         };
     /// A namespace by its OID.
     namespace_by_oid NamespaceByOid [(pub Oid);] -> Option<Arc<NamespaceRow>>, of PG_NAMESPACE,
-        Some(syscache::NAMESPACE_BY_OID), |key| hash_oid(key.0),
+        Some(syscache::NAMESPACE_BY_OID), |key, _encoding| hash_oid(key.0),
         |key, reader| namespace(reader, &PG_NAMESPACE_OID_INDEX, &[Datum::Oid(key.0)]);
     /// A namespace by its name.
     namespace_named NamespaceNamed [(pub Box<str>);] -> Option<Arc<NamespaceRow>>, of PG_NAMESPACE,
-        Some(syscache::NAMESPACE_BY_NAME), |key| hash_name(&key.0),
+        Some(syscache::NAMESPACE_BY_NAME), |key, encoding| hash_name(encoding.sent(&key.0)),
         |key, reader| namespace(reader, &PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(&key.0)]);
 }
 

@@ -12,6 +12,7 @@ use forebay_format::ids::FIRST_NORMAL_XID;
 use forebay_format::multixact::{FIRST_MULTI, MemberOffset, MultiXactId};
 use forebay_storage::{PageTrace, ReadPolicy};
 use forebay_txn::CommitOptions;
+use forebay_types::Encoding;
 use forebay_wal::SegmentPolicy;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
@@ -379,7 +380,7 @@ impl SessionSettings {
 /// lower case. None: it is no list.
 pub fn identifier_list(text: &str) -> Option<Vec<String>> {
     let mut found = Vec::new();
-    let mut rest = text.trim();
+    let mut rest = text.trim_ascii();
     if rest.is_empty() {
         return Some(found);
     }
@@ -401,20 +402,21 @@ pub fn identifier_list(text: &str) -> Option<Vec<String>> {
                 }
             }
         } else {
-            let end = rest.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(rest.len());
+            let end =
+                rest.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(rest.len());
             let (word, behind) = rest.split_at_checked(end)?;
             if word.is_empty() {
                 return None;
             }
-            name = word.to_lowercase();
+            name = word.to_ascii_lowercase();
             rest = behind;
         }
         found.push(name);
-        rest = rest.trim_start();
+        rest = rest.trim_ascii_start();
         if rest.is_empty() {
             return Some(found);
         }
-        rest = rest.strip_prefix(',')?.trim_start();
+        rest = rest.strip_prefix(',')?.trim_ascii_start();
     }
 }
 
@@ -512,6 +514,8 @@ pub struct InitOptions {
 /// The locale of a new cluster's databases, as initdb takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocaleOptions {
+    /// pg_database.encoding
+    pub encoding: Encoding,
     /// pg_database.datlocprovider
     pub provider: Option<u8>,
     /// Of the provider, and of LC_COLLATE and LC_CTYPE.

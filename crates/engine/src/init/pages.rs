@@ -6,7 +6,7 @@ use forebay_access::nbtree::form_index_tuple;
 use forebay_catalog::bootstrap::{NewIndex, NewTable};
 use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
 use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
-use forebay_types::Datum;
+use forebay_types::{Datum, Encoding};
 
 use crate::error::EngineError;
 
@@ -16,7 +16,8 @@ pub(super) fn heap_file(table: &NewTable) -> Result<(Vec<u8>, Vec<ItemPointer>),
     let mut places = Vec::with_capacity(table.rows.len());
     for row in &table.rows {
         let mut tuple = Vec::new();
-        form_row(&table.layouts, row, &mut tuple)?;
+        // The rows of a new cluster are the same in all encodings.
+        form_row(&table.layouts, row, Encoding::Utf8, &mut tuple)?;
         stamp(&mut tuple)?;
         let mut place = add(&mut pages, &mut tuple)?;
         if place.is_none() {

@@ -2,6 +2,7 @@
 
 use forebay_catalog::Reader;
 use forebay_catalog::syscache::Lookup;
+use forebay_types::Encoding;
 
 use super::state::Session;
 use crate::error::EngineError;
@@ -10,11 +11,10 @@ impl Session {
     /// Looks up rows of a catalog, as the transaction sees them now.
     pub fn look_up<K: Lookup>(&mut self, key: K) -> Result<K::Row, EngineError> {
         let rows = &self.core.database.rows;
-        let version = rows.version();
-        let own = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.changed_catalogs && is_changed(&key, open.tx.invalidations()));
+        let (version, encoding) = (rows.version(), self.core.database.encoding);
+        let own = self.open.as_ref().is_some_and(|open| {
+            open.changed_catalogs && is_changed(&key, encoding, open.tx.invalidations())
+        });
         if !own {
             if let Some(known) = self.known_rows.get(version, &key) {
                 return Ok(known);
@@ -42,8 +42,9 @@ impl Session {
 /// Whether the transaction has changed what is found by a key.
 fn is_changed<K: Lookup>(
     key: &K,
+    encoding: Encoding,
     messages: &[forebay_format::wal::invalidation::Invalidation],
 ) -> bool {
-    let hash = key.hash();
+    let hash = key.hash(encoding);
     messages.iter().any(|message| K::is_hit(message, hash))
 }

@@ -13,7 +13,7 @@ use forebay_collation::{
 };
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_txn::locks::LockMode;
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 
 use super::path::no_schema;
 use super::referred::object_lock;
@@ -22,9 +22,6 @@ use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::system_collations::system_collations;
 use crate::warning::Warning;
-
-/// The encoding of databases: UTF8.
-const UTF8: i32 = 6;
 
 /// What CREATE COLLATION says of a collation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +56,8 @@ impl Session {
         self.call(|session, core| {
             core.database.check_event_triggers()?;
             let namespace = session.namespace_for_new(core, schema)?;
-            let new = new_collation(name, namespace, session.acting.role, def)?;
+            let of = (namespace, session.acting.role);
+            let new = new_collation(name, of, def, core.database.encoding)?;
             let tag = ddl::name_lock(core.database.oid, PG_COLLATION.oid, name);
             session.lock(core, tag, LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;
@@ -91,12 +89,14 @@ impl Session {
             }
         };
         let all = self.look_up(CollationsNamed(name.into()))?;
+        let own = core.database.encoding;
         let find = |encoding, namespace| {
             all.iter().find(|row| row.encoding == encoding && row.namespace == namespace)
         };
         let mut found = namespaces
             .into_iter()
-            .filter_map(|namespace| find(UTF8, namespace).or_else(|| find(-1, namespace)).cloned());
+            .filter_map(|namespace| find(own.number(), namespace).or_else(|| find(-1, namespace)))
+            .cloned();
         Ok(found.next())
     }
 
@@ -112,7 +112,7 @@ impl Session {
             Some(object_lock(core.database.oid, PG_COLLATION.oid, row.oid))
         };
         let found = self.lock_found(core, LockMode::AccessExclusive, find, tag)?;
-        found.ok_or_else(|| no_collation(name))
+        found.ok_or_else(|| no_collation(name, core.database.encoding))
     }
 
     /// Renames a collation.
@@ -269,9 +269,9 @@ impl Session {
 /// A new collation, if its locale is there.
 fn new_collation(
     name: &str,
-    namespace: Oid,
-    owner: Oid,
+    (namespace, owner): (Oid, Oid),
     def: &CollationDef,
+    of_database: Encoding,
 ) -> Result<NewCollation, EngineError> {
     let CollationDef { provider, collate, ctype, locale, deterministic, version, encoding } = def;
     let missing = |what: &str| {
@@ -294,12 +294,12 @@ fn new_collation(
     let encoding = match (encoding, provider) {
         (Some(copied), _) => *copied,
         (None, Provider::Libc) => {
-            check_encoding(second)?;
-            check_encoding(first)?;
-            UTF8
+            check_encoding(second, of_database)?;
+            check_encoding(first, of_database)?;
+            of_database.number()
         }
         (None, Provider::Builtin) if first == "C" => -1,
-        (None, Provider::Builtin) => UTF8,
+        (None, Provider::Builtin) => of_database.number(),
         (None, Provider::Icu) => -1,
     };
     // One that is not deterministic is kept for PostgreSQL, and refused where it would be used.
@@ -311,7 +311,7 @@ fn new_collation(
         rules: None,
         deterministic: true,
     };
-    Collation::open(&definition).map_err(not_opened)?;
+    check_opened(&Collation::open(&definition).map_err(not_opened)?, of_database)?;
     let actual = actual_version(*provider, first);
     if version.is_some() && actual.is_none() {
         let message =
@@ -337,6 +337,18 @@ fn new_collation(
     })
 }
 
+/// Refuses a collation of characters where texts are bytes.
+fn check_opened(opened: &Collation, of_database: Encoding) -> Result<(), EngineError> {
+    if of_database != Encoding::SqlAscii || opened.is_c() && opened.is_ascii() {
+        return Ok(());
+    }
+    let message = format!(
+        "collations of other locales than C are not supported in a database with encoding {}",
+        of_database.name()
+    );
+    Err(EngineError::statement("0A000", message))
+}
+
 fn check_deterministic(def: &CollationDef) -> Result<(), EngineError> {
     if def.deterministic || def.provider == Provider::Icu {
         return Ok(());
@@ -346,13 +358,15 @@ fn check_deterministic(def: &CollationDef) -> Result<(), EngineError> {
 }
 
 /// Refuses a locale of the C library for another encoding than the database's.
-fn check_encoding(locale: &str) -> Result<(), EngineError> {
+fn check_encoding(locale: &str, of_database: Encoding) -> Result<(), EngineError> {
     let of_locale = libc_encoding(locale).map_err(not_opened)?;
     match of_locale {
         // Those of ASCII go with every encoding.
-        Some(0 | UTF8) => Ok(()),
+        Some(0) => Ok(()),
+        Some(own) if own == of_database.number() => Ok(()),
         other => {
-            let message = format!("encoding \"UTF8\" does not match locale \"{locale}\"");
+            let encoding = of_database.name();
+            let message = format!("encoding \"{encoding}\" does not match locale \"{locale}\"");
             let name = other.and_then(encoding_name).unwrap_or("unknown");
             let detail = format!("The chosen LC_CTYPE setting requires encoding \"{name}\".");
             Err(EngineError::statement("22023", message).with_detail(detail))
@@ -380,8 +394,10 @@ fn exists(name: &str, encoding: i32, place: &str) -> EngineError {
     EngineError::statement("42710", message)
 }
 
-fn no_collation((schema, name): CollationName<'_>) -> EngineError {
+fn no_collation((schema, name): CollationName<'_>, encoding: Encoding) -> EngineError {
     let schema = schema.map_or_else(String::new, |schema| format!("{schema}."));
-    let message = format!("collation \"{schema}{name}\" for encoding \"UTF8\" does not exist");
+    let encoding = encoding.name();
+    let message =
+        format!("collation \"{schema}{name}\" for encoding \"{encoding}\" does not exist");
     EngineError::statement("42704", message)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use forebay_catalog::{Reader, StatisticArray, StatisticRow};
-use forebay_types::{Array, Datum, Oid, Repr};
+use forebay_types::{Datum, Oid, Repr};
 
 use super::parts::Part;
 use super::state::Session;
@@ -107,7 +107,8 @@ impl Session {
                 }
             }
         };
-        Ok(Datum::Array(Array::stored(bytes)))
+        let encoding = self.core.database.encoding;
+        Ok(Repr::Array(0).decode(&bytes, encoding)?.into_owned())
     }
 }
 

@@ -19,6 +19,7 @@ use forebay_catalog::{
     Database, DatabaseRow, Named, Reader, change_database, database_row_lock, ddl, delete_database,
     insert_database,
 };
+use forebay_collation::encoding_name;
 use forebay_format::ids::{FIRST_NORMAL_OID, GLOBAL_TABLESPACE};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::database::{self, DatabaseDrop, DatabasePlace, FileCopy};
@@ -508,8 +509,8 @@ fn check_against(row: &DatabaseRow, source: &DatabaseRow) -> Result<(), EngineEr
         Err(invalid(message).with_hint(hint))
     };
     if row.encoding != source.encoding {
-        let (new, old) = (row.encoding.to_string(), source.encoding.to_string());
-        return differ("encoding", &new, &old, "encoding");
+        let [new, old] = [row, source].map(|row| encoding_name(row.encoding).unwrap_or("unknown"));
+        return differ("encoding", new, old, "encoding");
     }
     if row.collate != source.collate {
         return differ("collation", &row.collate, &source.collate, "collation");

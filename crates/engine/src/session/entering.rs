@@ -7,7 +7,7 @@ use forebay_catalog::schema::{PG_DATABASE, POSTGRES_DB, POSTGRES_ROLE};
 use forebay_catalog::{DatabaseRow, Named, RoleRow, check_locale};
 use forebay_storage::Backend;
 use forebay_txn::locks::{Interrupt, LockMode, LockTag};
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 
 use super::roles::Acting;
 use super::state::Session;
@@ -37,6 +37,30 @@ pub struct StoredSetting {
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+/// A name by its bytes: as the reader of the shared catalogs has it.
+enum ByBytes {
+    Name(String),
+    Oid(Oid),
+}
+
+impl ByBytes {
+    fn of(named: Named<'_>) -> Result<ByBytes, EngineError> {
+        Ok(match named {
+            Named::Oid(oid) => ByBytes::Oid(oid),
+            Named::Name(name) => {
+                ByBytes::Name(Encoding::SqlAscii.adopted(Encoding::Utf8, name.to_owned())?)
+            }
+        })
+    }
+
+    fn named(&self) -> Named<'_> {
+        match self {
+            ByBytes::Name(name) => Named::Name(name),
+            ByBytes::Oid(oid) => Named::Oid(*oid),
+        }
+    }
 }
 
 /// The lock of a database: whoever enters it shares it for a moment, and DROP DATABASE excludes
@@ -69,7 +93,8 @@ impl Engine {
         role: Named<'_>,
     ) -> Result<Session, EngineError> {
         let mut session = Session::outside(self.core(), Some(Arc::clone(self)))?;
-        session.enter(database, role)?;
+        let (database, role) = (ByBytes::of(database)?, ByBytes::of(role)?);
+        session.enter(database.named(), role.named())?;
         session.core.counters.sessions.count();
         Ok(session)
     }
@@ -158,12 +183,17 @@ impl Session {
             core.locks.unlock_all(&mut session.locks);
             let database = core.databases.open(&mut session.backend, &row)?;
             session.warn_of_version(&row, database.default_collation());
+            let encoding = database.encoding;
+            let named = |name: String| {
+                let shown = Encoding::SqlAscii.shown(&name);
+                encoding.adopted(Encoding::SqlAscii, name).unwrap_or(shown)
+            };
             Ok(InDatabase {
                 core: Arc::clone(&core.core),
                 database,
-                database_name: row.name,
+                database_name: named(row.name),
                 role: role.oid,
-                role_name: role.name,
+                role_name: named(role.name),
                 counters: core.counters_of(row.oid),
             })
         })?;
@@ -175,6 +205,11 @@ impl Session {
     /// The name of its database, as it was when the session began.
     pub fn database_name(&self) -> &str {
         &self.core.database_name
+    }
+
+    /// The encoding of its database.
+    pub fn encoding(&self) -> Encoding {
+        self.core.database.encoding
     }
 
     /// The OID of its database.
@@ -196,7 +231,7 @@ impl Session {
     /// stored: the caller applies them, or not.
     pub fn stored_settings(&mut self) -> Result<Vec<StoredSetting>, EngineError> {
         self.call(|session, core| {
-            let (database, role) = (core.database.oid, core.role);
+            let (database, role, encoding) = (core.database.oid, core.role, core.database.encoding);
             let mut reader = core.databases.shared_reader(&mut session.backend);
             let mut found = Vec::new();
             for (of, database, role) in [
@@ -206,6 +241,7 @@ impl Session {
                 (SettingOf::All, 0, 0),
             ] {
                 for text in reader.stored_settings(database, role)? {
+                    let text = encoding.adopted(Encoding::SqlAscii, text)?;
                     let Some((name, value)) = text.split_once('=') else {
                         return Err(EngineError::corrupt("pg_db_role_setting has a bad setting"));
                     };

@@ -416,7 +416,7 @@ fn shown_key<'v>(
         };
         names.push(name);
         let text = |bytes| {
-            let value = Repr::of(ty).decode(bytes).ok()?;
+            let value = Repr::of(ty).decode(bytes, table.encoding).ok()?;
             to_text(&value, SqlType::of(ty)).ok()
         };
         shown.push(value.map_or_else(|| Some("null".to_owned()), text)?);

@@ -291,8 +291,10 @@ impl<'a> IndexEntry<'a> {
             let value = values.next_value().map_err(|error| unreadable(index, place, &error))?;
             out.push(match value {
                 None => Datum::Null,
-                Some(std::borrow::Cow::Borrowed(bytes)) => repr.decode(bytes)?,
-                Some(std::borrow::Cow::Owned(bytes)) => repr.decode(&bytes)?.into_owned(),
+                Some(std::borrow::Cow::Borrowed(bytes)) => repr.decode(bytes, shape.encoding)?,
+                Some(std::borrow::Cow::Owned(bytes)) => {
+                    repr.decode(&bytes, shape.encoding)?.into_owned()
+                }
             });
         }
         Ok(())

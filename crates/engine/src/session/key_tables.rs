@@ -131,7 +131,7 @@ impl Session {
             }
         }
         let mut tuple = Vec::new();
-        form_row(&table.layouts, &values, &mut tuple)?;
+        form_row(&table.layouts, &values, table.encoding, &mut tuple)?;
         self.call(|session, core| {
             let heap = session.heap(core, table)?;
             let Session { open: Some(open), backend, locks, interrupt, .. } = session else {

@@ -280,7 +280,8 @@ impl SharedValues {
         let toast = toast.as_ref().ok_or_else(lost)?;
         check_interrupt(core, interrupt)?;
         let _activity = core.activity.enter()?;
-        let value = fetched(Source::Table(toast, &mut self.backend, pointer), (repr, part));
+        let source = Source::Table(toast, &mut self.backend, pointer);
+        let value = fetched(source, (repr, part), core.database.encoding);
         value.map_err(|error| core.fatal.check(error))
     }
 }

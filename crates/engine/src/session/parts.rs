@@ -8,7 +8,7 @@ use forebay_access::toast::{Show, ToastTable};
 use forebay_format::expand::Expander;
 use forebay_format::varlena::{DecompressError, ToastPointer, decompress};
 use forebay_storage::Backend;
-use forebay_types::{Datum, Repr};
+use forebay_types::{Datum, Encoding, Repr};
 
 use super::stored::decoded;
 use crate::error::EngineError;
@@ -111,19 +111,29 @@ fn damaged(error: DecompressError) -> EngineError {
     EngineError::corrupt(error.to_string())
 }
 
-/// Reads what is wanted of a value.
+/// Reads what is wanted of a value, whose texts are in an encoding.
 pub(super) fn fetched(
     source: Source<'_>,
     (repr, part): (Repr, Part),
+    encoding: Encoding,
 ) -> Result<Datum<'static>, EngineError> {
     match part {
-        Part::Whole => decoded(source.whole()?, repr),
+        Part::Whole => decoded(source.whole()?, repr, encoding),
+        // Each byte is a character.
+        Part::Characters(wanted) if encoding == Encoding::SqlAscii => {
+            let bytes = source.whole()?.into_iter();
+            let found = bytes.skip(wanted.start).take(wanted.len()).collect();
+            decoded(found, repr, encoding)
+        }
+        Part::Count if encoding == Encoding::SqlAscii => {
+            Ok(Datum::Int4(i32::try_from(source.whole()?.len()).unwrap_or(i32::MAX)))
+        }
         Part::Characters(wanted) => {
             let mut finder = Finder { wanted, begun: 0, found: Vec::new() };
             if !finder.wanted.is_empty() {
                 source.show(&mut |piece| finder.take(piece))?;
             }
-            decoded(finder.found, repr)
+            decoded(finder.found, repr, encoding)
         }
         Part::Count => {
             let mut characters = 0;

@@ -162,7 +162,7 @@ fn form_all(table: &Table, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()
             return Err(EngineError::statement("42804", message));
         }
     }
-    form_row(&table.layouts, values, out)?;
+    form_row(&table.layouts, values, table.encoding, out)?;
     Ok(())
 }
 

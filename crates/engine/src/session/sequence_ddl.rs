@@ -103,7 +103,7 @@ impl Session {
         persistence: SequencePersistence,
     ) -> Result<Oid, EngineError> {
         let NewSequence { namespace, name, .. } = new;
-        ddl::check_definition(namespace, name, &[])?;
+        ddl::check_definition((namespace, name), &[], core.database.encoding)?;
         self.lock_free_name(core, namespace, name)?;
         // As in PostgreSQL, default_tablespace is not for sequences.
         let place = FilePlace { persistence: persistence.code(), tablespace: 0 };

@@ -9,7 +9,7 @@ use forebay_catalog::Table;
 use forebay_format::tuple::Deform;
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{CommandId, HeapTuple, ItemPointer, TupleError, Xid};
-use forebay_types::{Array, Datum, Repr};
+use forebay_types::{Array, Datum, Encoding, Repr};
 
 use crate::error::EngineError;
 
@@ -86,6 +86,7 @@ impl<'a> RowView<'a> {
         out: &mut Vec<Datum<'a>>,
     ) -> Result<(), EngineError> {
         out.clear();
+        let encoding = self.table.encoding;
         let upto = upto.min(self.table.columns.len());
         let layouts = self.table.layouts.get(..upto).unwrap_or_default();
         let damaged = |error: TupleError| unreadable(self.table, self.place, &error);
@@ -101,7 +102,7 @@ impl<'a> RowView<'a> {
                 {
                     let bytes = decompress(raw_size, method, data)
                         .map_err(|error| unreadable(self.table, self.place, &error))?;
-                    out.push(decoded(bytes, column.repr)?);
+                    out.push(decoded(bytes, column.repr, encoding)?);
                     continue;
                 }
                 Some(stored) => {
@@ -111,9 +112,9 @@ impl<'a> RowView<'a> {
             };
             out.push(match (field, &column.missing) {
                 _ if !wanted(index) => Datum::Null,
-                (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,
+                (Some(bytes), _) if !column.dropped => column.repr.decode(bytes, encoding)?,
                 // The row is older than the column.
-                (None, Some(bytes)) if index >= stored => column.repr.decode(bytes)?,
+                (None, Some(bytes)) if index >= stored => column.repr.decode(bytes, encoding)?,
                 _ => Datum::Null,
             });
         }
@@ -167,16 +168,17 @@ fn unreadable(table: &Table, place: ItemPointer, error: &dyn Display) -> EngineE
 }
 
 /// A value from its bytes, which a text or bytea takes over.
-pub(super) fn decoded(bytes: Vec<u8>, repr: Repr) -> Result<Datum<'static>, EngineError> {
+pub(super) fn decoded(
+    bytes: Vec<u8>,
+    repr: Repr,
+    encoding: Encoding,
+) -> Result<Datum<'static>, EngineError> {
     Ok(match repr {
         Repr::Bytes => Datum::Bytes(Cow::Owned(bytes)),
         Repr::Carried(ty) => Datum::Carried(ty, Cow::Owned(bytes)),
-        Repr::Jsonb => Datum::Jsonb(Cow::Owned(bytes)),
-        Repr::Array(_) => Datum::Array(Array::stored(bytes)),
-        Repr::Text => match String::from_utf8(bytes) {
-            Ok(text) => Datum::string(text),
-            Err(error) => repr.decode(error.as_bytes())?.into_owned(),
-        },
-        _ => repr.decode(&bytes)?.into_owned(),
+        Repr::Jsonb if encoding == Encoding::Utf8 => Datum::Jsonb(Cow::Owned(bytes)),
+        Repr::Array(_) if encoding == Encoding::Utf8 => Datum::Array(Array::stored(bytes)),
+        Repr::Text => Datum::string(encoding.decode_owned(bytes)?),
+        _ => repr.decode(&bytes, encoding)?.into_owned(),
     })
 }

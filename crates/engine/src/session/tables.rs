@@ -323,7 +323,7 @@ impl Session {
     ) -> Result<RelFileLocator, EngineError> {
         let NewTable { namespace, name, columns, .. } = new;
         core.database.check_event_triggers()?;
-        ddl::check_definition(namespace, name, columns)?;
+        ddl::check_definition((namespace, name), columns, core.database.encoding)?;
         self.lock(
             core,
             ddl::name_lock(core.database.oid, namespace, name),

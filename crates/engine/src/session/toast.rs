@@ -24,7 +24,7 @@ use forebay_format::{HeapTuple, ItemPointer};
 use forebay_storage::Backend;
 use forebay_txn::CountedRelation;
 use forebay_txn::locks::LockMode;
-use forebay_types::{Datum, Oid, Repr};
+use forebay_types::{Datum, Encoding, Oid, Repr};
 
 use super::indexes::Rows;
 use super::locks::lock_tag;
@@ -78,11 +78,12 @@ pub fn compressed_value(
     value: &Datum<'_>,
     repr: Repr,
     part: &Part,
+    encoding: Encoding,
 ) -> Result<Option<Datum<'static>>, EngineError> {
     let Varlena::Compressed { raw_size, method, data } = stored_form(value)? else {
         return Ok(None);
     };
-    fetched(Source::Row { raw_size, method, data }, (repr, part.clone())).map(Some)
+    fetched(Source::Row { raw_size, method, data }, (repr, part.clone()), encoding).map(Some)
 }
 
 /// A TOAST table in statistics.
@@ -92,7 +93,8 @@ fn chunks_of(toast: &ToastTable) -> CountedRelation {
 
 /// A value for a column that an index entry does not have: nothing, or zero of a numeric.
 fn placeholder(repr: Repr) -> Result<Datum<'static>, EngineError> {
-    decoded(Vec::new(), repr).or_else(|_| decoded(vec![0x00, 0x80], repr))
+    let of_bytes = |bytes| decoded(bytes, repr, Encoding::Utf8);
+    of_bytes(Vec::new()).or_else(|_| of_bytes(vec![0x00, 0x80]))
 }
 
 /// The bytes of a value that is stored out of line or compressed. None: its pointer is damaged.
@@ -113,14 +115,15 @@ impl Session {
         repr: Repr,
         part: Part,
     ) -> Result<Datum<'static>, EngineError> {
-        if let Some(value) = compressed_value(value, repr, &part)? {
+        let encoding = self.core.database.encoding;
+        if let Some(value) = compressed_value(value, repr, &part, encoding)? {
             return Ok(value);
         }
         let pointer = pointer_of(value)?;
         self.call(|session, core| {
             let table = session.toast_table(core, pointer.toast_rel, LockMode::AccessShare)?;
             let source = Source::Table(&table, &mut session.backend, pointer);
-            fetched(source, (repr, part))
+            fetched(source, (repr, part), encoding)
         })
     }
 
@@ -208,7 +211,7 @@ impl Session {
         columns: &[ColumnDef],
         options: &[String],
     ) -> Result<(), EngineError> {
-        if !needs_toast_table(columns)? {
+        if !needs_toast_table(columns, core.database.encoding)? {
             return Ok(());
         }
         let temporary = place.persistence == b't';

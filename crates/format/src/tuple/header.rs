@@ -102,6 +102,12 @@ pub enum TupleError {
         /// Number of values that the header states.
         attrs: usize,
     },
+    /// A value cannot be stored.
+    #[error("{why}")]
+    Unstorable {
+        /// Why.
+        why: String,
+    },
     /// A value runs past the end, or its own header is damaged.
     #[error("value {attr} of the tuple, at byte {offset}, is damaged")]
     BadValue {

@@ -28,7 +28,7 @@ use accept::Acceptor;
 use events::{Event, Events, NotOpen, Stop};
 use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_engine::{Engine, EngineError, InitOptions, PageTrace, RecoveryStop, ShutdownMode};
-use forebay_sql::{Severity, SqlError};
+use forebay_sql::{Encoding, Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sockets::{Listener, StartError};
 use std::io::{self, Write};
@@ -437,7 +437,8 @@ fn change_running(engine: &Engine, settings: &ServerSettings) {
 /// Turns a connection away without starting a thread.
 fn refuse(stream: &Stream, sqlstate: &'static str, message: &str) {
     let mut out = Vec::new();
-    backend::report(&mut out, &SqlError::report(Severity::Fatal, sqlstate, message));
+    let error = SqlError::report(Severity::Fatal, sqlstate, message);
+    backend::report(&mut out, &error, Encoding::Utf8);
     // The socket's buffer is empty, so this does not block. It fails if the client has gone.
     let _ = { stream }.write_all(&out);
 }

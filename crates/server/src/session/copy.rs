@@ -28,7 +28,7 @@ impl Session {
                 let _ = copy.abort(&mut self.conn, "the server is stopping");
                 return Err(End::Fatal(leaving()));
             }
-            match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
+            match frontend::decode(raw.kind, self.reader.body(raw.body.clone()), self.encodings()) {
                 Ok(Frontend::CopyData(data)) => {
                     if let Err(e) = copy.push(&mut self.conn, data) {
                         return Ok(Err(e));
@@ -36,7 +36,7 @@ impl Session {
                 }
                 Ok(Frontend::CopyDone) => return Ok(copy.finish(&mut self.conn)),
                 Ok(Frontend::CopyFail(reason)) => {
-                    let reason = reason.to_owned();
+                    let reason = reason.into_owned();
                     return Ok(Err(copy.abort(&mut self.conn, &reason)));
                 }
                 // A driver may have sent these ahead, before it learned that its query is a COPY.

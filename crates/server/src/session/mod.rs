@@ -17,14 +17,14 @@ pub mod startup;
 
 use crate::log;
 use crate::registry::Registration;
-use crate::settings::{Key, Lookup, SessionValues, Text, key};
+use crate::settings::{Key, Lookup, SessionValues, Text, client_encoding, key};
 use crate::shared::Shared;
 use crate::wire::backend;
 use crate::wire::frames::{FrameReader, Next};
-use crate::wire::frontend::{self, Frontend};
+use crate::wire::frontend::{self, Encodings, Frontend};
 use crate::wire::stream::Stream;
 use forebay_aio::sync::Duration;
-use forebay_sql::{Connection, Settings, Severity, SqlError, TransactionStatus};
+use forebay_sql::{Connection, Encoding, Settings, Severity, SqlError, TransactionStatus};
 use output::Output;
 use std::sync::Arc;
 
@@ -82,6 +82,8 @@ struct Hot {
     idle_timeout: u64,
     /// The same, in a transaction.
     idle_in_transaction_timeout: u64,
+    /// client_encoding
+    client_encoding: Encoding,
 }
 
 /// A message, its bytes still in the read buffer.
@@ -119,9 +121,9 @@ impl Session {
             b'H' => self.flush(),
             // These are left over from a COPY that has failed.
             b'd' | b'c' | b'f' => Ok(()),
-            _ => match frontend::decode(raw.kind, self.reader.body(raw.body)) {
+            _ => match frontend::decode(raw.kind, self.reader.body(raw.body), self.encodings()) {
                 Ok(Frontend::Query(sql)) => {
-                    let sql = sql.to_owned();
+                    let sql = sql.into_owned();
                     self.simple_query(&sql)
                 }
                 // A password that was not asked for.
@@ -208,11 +210,17 @@ impl Session {
         let now = self.settings.reported();
         for (new, old) in now.iter().zip(&self.reported) {
             if new != old {
-                backend::parameter_status(self.out.buffer(), new.0, &new.1);
+                let encoding = self.out.encoding();
+                backend::parameter_status(self.out.buffer(), (new.0, &new.1), encoding);
             }
         }
         self.reported = now;
         self.reported_at = count;
+    }
+
+    /// The encodings of the texts that come.
+    fn encodings(&self) -> Encodings {
+        Encodings { database: self.out.encoding(), client: self.hot.client_encoding }
     }
 
     /// Follows the server's settings after a reload, and reads again what every statement needs
@@ -234,6 +242,7 @@ impl Session {
                     idle_timeout: values.count(key!("idle_session_timeout")),
                     idle_in_transaction_timeout: values
                         .count(key!("idle_in_transaction_session_timeout")),
+                    client_encoding: client_encoding(values),
                 }
             });
         }
@@ -259,8 +268,9 @@ impl Session {
     }
 
     fn report_error(&mut self, e: &SqlError, statement: Option<&str>) {
-        log_error(&self.settings, self.pid, e, statement);
-        backend::report(self.out.buffer(), e);
+        let encoding = self.out.encoding();
+        log_error(&self.settings, (self.pid, encoding), e, statement);
+        backend::report(self.out.buffer(), e, encoding);
     }
 }
 
@@ -274,7 +284,12 @@ pub fn leaving() -> SqlError {
 }
 
 /// Writes an error to the log, as log_min_messages and log_min_error_statement say.
-fn log_error(settings: &SessionValues, pid: i32, e: &SqlError, statement: Option<&str>) {
+fn log_error(
+    settings: &SessionValues,
+    (pid, encoding): (i32, Encoding),
+    e: &SqlError,
+    statement: Option<&str>,
+) {
     let wanted = |level: Key<Text>| {
         settings.read(|values| !matches!(values.text(level), "log" | "fatal" | "panic"))
     };
@@ -285,13 +300,14 @@ fn log_error(settings: &SessionValues, pid: i32, e: &SqlError, statement: Option
     if let Some(position) = e.position {
         text.push_str(&format!(" at character {position}"));
     }
-    log::line(e.severity.as_str(), Some(pid), &text);
+    let line = |kind, text: &str| log::line(kind, Some(pid), &encoding.shown(text));
+    line(e.severity.as_str(), &text);
     for (kind, field) in [("DETAIL", &e.detail), ("HINT", &e.hint), ("CONTEXT", &e.context)] {
         if let Some(field) = field {
-            log::line(kind, Some(pid), field);
+            line(kind, field);
         }
     }
     if let Some(statement) = statement.filter(|_| wanted(key!("log_min_error_statement"))) {
-        log::line("STATEMENT", Some(pid), statement);
+        line("STATEMENT", statement);
     }
 }

@@ -3,7 +3,7 @@
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use forebay_sql::pieces::{LongValue, show_pieces, whole_length};
-use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, Severity, SqlError};
+use forebay_sql::{ColumnDesc, Encoding, Format, RowRef, RowSink, Severity, SqlError};
 use std::io::{self, Write};
 
 /// A buffer with so many bytes is sent.
@@ -19,6 +19,8 @@ pub struct Output {
     notices: bool,
     /// Warnings are sent.
     warnings: bool,
+    /// That of the database.
+    encoding: Encoding,
 }
 
 impl Output {
@@ -30,7 +32,18 @@ impl Output {
             broken: false,
             notices: true,
             warnings: true,
+            encoding: Encoding::Utf8,
         }
+    }
+
+    /// The encoding of the texts that are sent.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The session has entered a database with this encoding.
+    pub fn set_encoding(&mut self, encoding: Encoding) {
+        self.encoding = encoding;
     }
 
     /// The bytes, to which messages are appended.
@@ -83,7 +96,7 @@ impl Output {
 /// Turns results of statements into messages. Sends large results while they are produced.
 impl RowSink for Output {
     fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<(), SqlError> {
-        backend::row_description(&mut self.buffer, columns, formats);
+        backend::row_description(&mut self.buffer, (columns, formats), self.encoding);
         self.flush_if_full()
     }
 
@@ -125,7 +138,7 @@ impl RowSink for Output {
             _ => self.notices,
         };
         if wanted {
-            backend::report(&mut self.buffer, notice);
+            backend::report(&mut self.buffer, notice, self.encoding);
         }
         self.flush_if_full()
     }

@@ -11,7 +11,8 @@ impl Session {
     /// Handles a Query message: one or more statements, up to the first error.
     pub(super) fn simple_query(&mut self, sql: &str) -> Flow {
         if self.hot.log_statements {
-            log::session(self.pid, format!("statement: {sql}"));
+            let shown = self.out.encoding().shown(sql);
+            log::session(self.pid, format!("statement: {shown}"));
         }
         self.start_clock();
         let result = self.run_script(sql);
@@ -67,54 +68,61 @@ impl Session {
 
     /// The query text of a Parse message, for the log.
     fn parse_text(&self, raw: &Raw) -> String {
-        match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
-            Ok(Frontend::Parse(p)) => p.query.to_owned(),
+        match frontend::decode(raw.kind, self.reader.body(raw.body.clone()), self.encodings()) {
+            Ok(Frontend::Parse(p)) => p.query.into_owned(),
             _ => String::new(),
         }
     }
 
     fn extended_step(&mut self, raw: &Raw) -> Result<Flow, SqlError> {
+        let (encodings, encoding) = (self.encodings(), self.out.encoding());
         let (conn, out) = (&mut self.conn, &mut self.out);
-        let message = match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
-            Ok(message) => message,
-            Err(e) => {
-                conn.fail();
-                return Err(e);
-            }
-        };
+        let message =
+            match frontend::decode(raw.kind, self.reader.body(raw.body.clone()), encodings) {
+                Ok(message) => message,
+                Err(e) => {
+                    conn.fail();
+                    return Err(e);
+                }
+            };
         match message {
             Frontend::Parse(p) => {
                 if self.hot.log_statements {
-                    log::session(self.pid, format!("statement: {}", p.query));
+                    log::session(self.pid, format!("statement: {}", encoding.shown(&p.query)));
                 }
-                conn.parse(p.name, p.query, &p.types)?;
+                conn.parse(&p.name, &p.query, &p.types)?;
                 backend::parse_complete(out.buffer());
             }
             Frontend::Bind(b) => {
-                conn.bind(b.portal, b.statement, &b.param_formats, &b.params, &b.result_formats)?;
+                let (formats, results) = (&b.param_formats, &b.result_formats);
+                conn.bind(&b.portal, &b.statement, formats, &b.params, results)?;
                 backend::bind_complete(out.buffer());
             }
             Frontend::Describe(Target::Statement(name)) => {
-                let (types, columns) = conn.describe_statement(name)?;
+                let (types, columns) = conn.describe_statement(&name)?;
                 if types.len() > usize::from(u16::MAX) {
                     return Err(SqlError::new("54000", "too many parameters"));
                 }
                 backend::parameter_description(out.buffer(), &types);
                 match columns {
-                    Some(columns) => backend::row_description(out.buffer(), &columns, &[]),
+                    Some(columns) => {
+                        backend::row_description(out.buffer(), (&columns, &[]), encoding)
+                    }
                     None => backend::no_data(out.buffer()),
                 }
             }
-            Frontend::Describe(Target::Portal(name)) => match conn.describe_portal(name)? {
+            Frontend::Describe(Target::Portal(name)) => match conn.describe_portal(&name)? {
                 Some((columns, formats)) => {
-                    backend::row_description(out.buffer(), &columns, &formats)
+                    backend::row_description(out.buffer(), (&columns, &formats), encoding)
                 }
                 None => backend::no_data(out.buffer()),
             },
             Frontend::Execute { portal, max_rows } => {
+                // A COPY reads more messages.
+                let portal = portal.into_owned();
                 // Zero and less mean all rows. No memory is allocated for the limit.
                 let limit = u32::try_from(max_rows).unwrap_or(0);
-                match conn.execute(portal, limit, out)? {
+                match conn.execute(&portal, limit, out)? {
                     Executed::Completed(tag) => backend::command_complete(out.buffer(), &tag.0),
                     Executed::Suspended => backend::portal_suspended(out.buffer()),
                     Executed::EmptyQuery => backend::empty_query(out.buffer()),
@@ -126,8 +134,8 @@ impl Session {
             }
             Frontend::Close(target) => {
                 match target {
-                    Target::Statement(name) => conn.close_statement(name)?,
-                    Target::Portal(name) => conn.close_portal(name)?,
+                    Target::Statement(name) => conn.close_statement(&name)?,
+                    Target::Portal(name) => conn.close_portal(&name)?,
                 }
                 backend::close_complete(out.buffer());
             }

@@ -12,7 +12,7 @@ use crate::wire::stream::Stream;
 use crate::wire::{PROTOCOL_3_0, PROTOCOL_3_2, backend};
 use forebay_aio::sync::Duration;
 use forebay_engine::{Engine, EngineError};
-use forebay_sql::{Connection, Identity, Settings, Severity, SqlError};
+use forebay_sql::{Connection, Encoding, Identity, Settings, Severity, SqlError};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
     });
     if let (End::Fatal(e), Ok(stream)) = (end, last_words) {
         let mut out = Vec::new();
-        backend::report(&mut out, &e);
+        backend::report(&mut out, &e, Encoding::Utf8);
         // The wait is bounded, for a client that does not read. Errors mean that it has gone.
         let _ = stream.set_write_timeout(Some(LAST_WORDS));
         let _ = (&stream).write_all(&out);
@@ -59,7 +59,7 @@ fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End 
             let logged = session.settings.read(|values| {
                 let name = values.text(key!("application_name"));
                 values.bool(key!("log_connections")).then(|| {
-                    let (user, database) = (session.conn.user(), session.conn.database());
+                    let (user, database) = shown_names(&session);
                     format!(
                         "connection authorized: user={user} database={database} \
                          application_name={name} host={peer}"
@@ -94,13 +94,13 @@ fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End 
 /// Ends a session: aborts its transaction.
 fn finish(mut session: Session, end: &End, peer: &str) {
     if let End::Fatal(e) = end {
-        log_error(&session.settings, session.pid, e, None);
+        log_error(&session.settings, (session.pid, session.out.encoding()), e, None);
         // Sends the output before the last message, with a bounded wait.
         let _ = session.reader.source().set_write_timeout(Some(LAST_WORDS));
         let _ = session.flush();
     }
     if session.settings.read(|values| values.bool(key!("log_disconnections"))) {
-        let (user, database) = (session.conn.user(), session.conn.database());
+        let (user, database) = shown_names(&session);
         let line = format!("disconnection: user={user} database={database} host={peer}");
         log::session(session.pid, line);
     }
@@ -184,9 +184,11 @@ fn open(
         return Err(leaving().into());
     }
 
+    out.set_encoding(session.encoding());
+    settings.entered(session.encoding(), session.role_name())?;
     let identity = Identity {
-        user: user.to_owned(),
-        database: database.to_owned(),
+        user: session.role_name().to_owned(),
+        database: session.database_name().to_owned(),
         pid,
         version: shared.version.clone(),
     };
@@ -214,6 +216,12 @@ fn open(
     if session.registration.started() { Ok(session) } else { Err(End::Gone) }
 }
 
+/// The names of a session's role and database, for the log.
+fn shown_names(session: &Session) -> (String, String) {
+    let encoding = session.out.encoding();
+    (encoding.shown(session.conn.user()), encoding.shown(session.conn.database()))
+}
+
 fn unsupported_protocol(version: u32) -> SqlError {
     let (major, minor) = (version >> 16, version & 0xffff);
     let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
@@ -230,7 +238,8 @@ fn greet(
     let reported = settings.reported();
     backend::authentication_ok(out.buffer());
     for (name, value) in &reported {
-        backend::parameter_status(out.buffer(), name, value);
+        let encoding = out.encoding();
+        backend::parameter_status(out.buffer(), (name, value), encoding);
     }
     backend::backend_key_data(out.buffer(), pid.cast_unsigned(), key);
     reported

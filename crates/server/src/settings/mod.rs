@@ -30,4 +30,4 @@ pub use engine::{
 pub(crate) use key::key;
 pub use key::{Key, Lookup, Text};
 pub use server::{ConfigError, ServerSettings};
-pub use session::SessionValues;
+pub use session::{SessionValues, client_encoding};

@@ -22,7 +22,7 @@ use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_engine::types::{ByteaOutput, DateFormat, DateOrder, IntervalStyle, TextStyle, Zone};
-use forebay_engine::{SettingOf, StoredSetting};
+use forebay_engine::{Encoding, SettingOf, StoredSetting};
 use forebay_sql::{
     IsolationLevel, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
 };
@@ -130,6 +130,29 @@ impl SessionValues {
         self.layers.lock().startup.insert(key.index, Value::Text(text.to_owned()));
     }
 
+    /// The session has entered a database with an encoding, as a role. Texts of the startup packet
+    /// keep their bytes; what the client does not say of its encoding is the database's.
+    pub fn entered(&self, encoding: Encoding, role: &str) -> Result<(), SqlError> {
+        let mut layers = self.layers.lock();
+        if encoding != Encoding::Utf8 {
+            for value in layers.startup.values_mut() {
+                if let Value::Text(text) = value {
+                    *text = encoding.adopted(Encoding::Utf8, std::mem::take(text))?;
+                }
+            }
+            let own: Key<Text> = key!("client_encoding");
+            let own = own.index;
+            if !layers.startup.contains_key(&own) && !layers.stored.contains_key(&own) {
+                layers.startup.insert(own, Value::Text(encoding.name().to_owned()));
+            }
+        }
+        drop(layers);
+        self.tell(key!("server_encoding"), encoding.name());
+        self.tell(key!("session_authorization"), role);
+        self.changed();
+        Ok(())
+    }
+
     /// Names and values of the settings clients are told of.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
         let layers = self.layers.lock();
@@ -144,6 +167,14 @@ impl SessionValues {
 
     fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// client_encoding
+pub fn client_encoding(values: &Layers) -> Encoding {
+    match values.text(key!("client_encoding")) {
+        "SQL_ASCII" => Encoding::SqlAscii,
+        _ => Encoding::Utf8,
     }
 }
 
@@ -375,6 +406,9 @@ impl Settings for SessionValues {
                     _ => ByteaOutput::Hex,
                 },
                 now: 0,
+                // The session knows the database's.
+                encoding: Encoding::default(),
+                client: client_encoding(values),
                 names: None,
             }
         })

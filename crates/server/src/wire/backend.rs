@@ -1,8 +1,9 @@
 //! Encoding of the server's messages, appended to a byte vector that is sent when the client must
-//! see it.
+//! see it. Texts are sent in the database's encoding, whatever client_encoding says: UTF8 and
+//! SQL_ASCII need no conversion.
 
 use forebay_sql::pieces::{LongValue, whole_length};
-use forebay_sql::{ColumnDesc, Format, RowRef, Severity, SqlError, TransactionStatus};
+use forebay_sql::{ColumnDesc, Encoding, Format, RowRef, Severity, SqlError, TransactionStatus};
 
 /// Appends a message: type byte, length, and the body that `fill` writes.
 pub fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
@@ -20,9 +21,9 @@ fn patch_length(out: &mut [u8], at: usize, end: usize) {
     out[at..at + 4].copy_from_slice(&len.to_be_bytes());
 }
 
-fn cstring(out: &mut Vec<u8>, s: &str) {
+fn cstring(out: &mut Vec<u8>, s: &str, encoding: Encoding) {
     // A NUL would end the string early and shift everything after it.
-    out.extend(s.bytes().filter(|&b| b != 0));
+    out.extend(encoding.sent(s).iter().filter(|&&b| b != 0));
     out.push(0);
 }
 
@@ -32,10 +33,10 @@ pub fn authentication_ok(out: &mut Vec<u8>) {
 }
 
 /// ParameterStatus.
-pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
+pub fn parameter_status(out: &mut Vec<u8>, (name, value): (&str, &str), encoding: Encoding) {
     message(out, b'S', |b| {
-        cstring(b, name);
-        cstring(b, value);
+        cstring(b, name, encoding);
+        cstring(b, value, encoding);
     });
 }
 
@@ -52,7 +53,7 @@ pub fn negotiate_protocol_version(out: &mut Vec<u8>, version: u32, unknown: &[&s
     message(out, b'v', |b| {
         b.extend_from_slice(&version.to_be_bytes());
         b.extend_from_slice(&u32::try_from(unknown.len()).unwrap_or(0).to_be_bytes());
-        unknown.iter().for_each(|name| cstring(b, name));
+        unknown.iter().for_each(|name| cstring(b, name, Encoding::Utf8));
     });
 }
 
@@ -62,13 +63,13 @@ pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
 }
 
 /// ErrorResponse or NoticeResponse, by severity.
-pub fn report(out: &mut Vec<u8>, report: &SqlError) {
+pub fn report(out: &mut Vec<u8>, report: &SqlError, encoding: Encoding) {
     let notice = matches!(report.severity, Severity::Warning | Severity::Notice | Severity::Info);
     let kind = if notice { b'N' } else { b'E' };
     message(out, kind, |b| {
         let mut field = |code: u8, value: &str| {
             b.push(code);
-            cstring(b, value);
+            cstring(b, value, encoding);
         };
         field(b'S', report.severity.as_str());
         field(b'V', report.severity.as_str());
@@ -102,7 +103,7 @@ pub fn report(out: &mut Vec<u8>, report: &SqlError) {
 
 /// CommandComplete.
 pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
-    message(out, b'C', |b| cstring(b, tag));
+    message(out, b'C', |b| cstring(b, tag, Encoding::Utf8));
 }
 
 /// Messages without a body.
@@ -141,11 +142,15 @@ pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
 }
 
 /// RowDescription. Columns without a format of their own come as text.
-pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &[Format]) {
+pub fn row_description(
+    out: &mut Vec<u8>,
+    (columns, formats): (&[ColumnDesc], &[Format]),
+    encoding: Encoding,
+) {
     message(out, b'T', |b| {
         count(b, columns.len());
         for (i, c) in columns.iter().enumerate() {
-            cstring(b, &c.name);
+            cstring(b, &c.name, encoding);
             b.extend_from_slice(&c.table_oid.to_be_bytes());
             b.extend_from_slice(&c.attnum.to_be_bytes());
             b.extend_from_slice(&c.type_oid().to_be_bytes());
@@ -223,7 +228,7 @@ mod tests {
     fn an_independent_decoder_agrees() {
         let mut out = Vec::new();
         let e = SqlError::new("42P01", "relation \"x\" does not exist").at(15);
-        report(&mut out, &e);
+        report(&mut out, &e, Encoding::Utf8);
         let M::ErrorResponse(r) = witness(&out) else { panic!("not an error") };
         assert!(
             r.fields.contains(&(b'P', "15".into())) && r.fields.contains(&(b'V', "ERROR".into()))
@@ -238,7 +243,7 @@ mod tests {
             typmod: -1,
             collation: 0,
         };
-        row_description(&mut out, &[column], &[Format::Binary]);
+        row_description(&mut out, (&[column], &[Format::Binary]), Encoding::Utf8);
         let M::RowDescription(d) = witness(&out) else { panic!("not a description") };
         let f = &d.fields[0];
         assert_eq!((f.name.as_str(), f.type_id, f.type_size, f.format_code), ("n", 23, 4, 1));

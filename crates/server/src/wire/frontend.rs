@@ -2,7 +2,8 @@
 //! bytes.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use forebay_sql::{Severity, SqlError, checked_utf8};
+use forebay_sql::{Encoding, Severity, SqlError};
+use std::borrow::Cow;
 
 /// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own
 /// length included.
@@ -14,7 +15,7 @@ pub const SMALL_LIMIT: u32 = 10_000;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frontend<'a> {
     /// Simple query.
-    Query(&'a str),
+    Query(Cow<'a, str>),
     /// Prepare a statement.
     Parse(Parse<'a>),
     /// Make a portal of a statement.
@@ -24,7 +25,7 @@ pub enum Frontend<'a> {
     /// Run a portal; zero or fewer rows mean all.
     Execute {
         /// The portal's name.
-        portal: &'a str,
+        portal: Cow<'a, str>,
         /// Most rows to send.
         max_rows: i32,
     },
@@ -39,7 +40,7 @@ pub enum Frontend<'a> {
     /// End of a COPY's data.
     CopyDone,
     /// The client aborts a COPY.
-    CopyFail(&'a str),
+    CopyFail(Cow<'a, str>),
     /// The client ends the session.
     Terminate,
 }
@@ -48,9 +49,9 @@ pub enum Frontend<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parse<'a> {
     /// Statement name; empty for the unnamed one.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// Query text.
-    pub query: &'a str,
+    pub query: Cow<'a, str>,
     /// Types of the parameters, zero where unspecified.
     pub types: Vec<u32>,
 }
@@ -59,9 +60,9 @@ pub struct Parse<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bind<'a> {
     /// Portal name; empty for the unnamed one.
-    pub portal: &'a str,
+    pub portal: Cow<'a, str>,
     /// Statement name.
-    pub statement: &'a str,
+    pub statement: Cow<'a, str>,
     /// Formats of the parameters (none: all text; one: for all; else one each).
     pub param_formats: Vec<i16>,
     /// Parameter values, None for NULL.
@@ -74,9 +75,9 @@ pub struct Bind<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A prepared statement.
-    Statement(&'a str),
+    Statement(Cow<'a, str>),
     /// A portal.
-    Portal(&'a str),
+    Portal(Cow<'a, str>),
 }
 
 /// Largest length (its own four bytes included) that a message of this kind may claim, or None for
@@ -89,9 +90,18 @@ pub fn length_limit(kind: u8) -> Option<u32> {
     }
 }
 
+/// The encodings of texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encodings {
+    /// The database's.
+    pub database: Encoding,
+    /// client_encoding
+    pub client: Encoding,
+}
+
 /// Decodes the body (what follows the length) of a message of this kind.
-pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, SqlError> {
-    let mut r = Reader { rest: body };
+pub fn decode(kind: u8, body: &[u8], encodings: Encodings) -> Result<Frontend<'_>, SqlError> {
+    let mut r = Reader { rest: body, encodings };
     let message = match kind {
         b'Q' => Frontend::Query(r.string()?),
         b'P' => Frontend::Parse(parse(&mut r)?),
@@ -166,6 +176,7 @@ fn target<'a>(r: &mut Reader<'a>, what: &str) -> Result<Target<'a>, SqlError> {
 /// Reads a message's body front to back.
 struct Reader<'a> {
     rest: &'a [u8],
+    encodings: Encodings,
 }
 
 impl<'a> Reader<'a> {
@@ -211,7 +222,7 @@ impl<'a> Reader<'a> {
         Ok(formats)
     }
 
-    fn string(&mut self) -> Result<&'a str, SqlError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, SqlError> {
         let end = self
             .rest
             .iter()
@@ -219,7 +230,8 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| violation("invalid string in message"))?;
         let bytes = self.take(end)?;
         self.take(1)?;
-        Ok(checked_utf8(bytes)?)
+        let Encodings { database, client } = self.encodings;
+        Ok(database.received(client, bytes)?)
     }
 }
 
@@ -232,15 +244,16 @@ mod tests {
     fn a_short_bind_is_an_error_at_every_length() {
         let whole: &[u8] = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01\0\x00";
         assert!(matches!(
-            decode(b'B', whole),
+            decode(b'B', whole, Encodings::default()),
             Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None]
         ));
         for n in 0..whole.len() {
-            assert!(decode(b'B', &whole[..n]).is_err(), "{n} bytes");
+            assert!(decode(b'B', &whole[..n], Encodings::default()).is_err(), "{n} bytes");
         }
         let mut longer = whole.to_vec();
         longer.push(0);
-        assert_eq!(decode(b'B', &longer).unwrap_err().message, "invalid message format");
+        let error = decode(b'B', &longer, Encodings::default()).unwrap_err();
+        assert_eq!(error.message, "invalid message format");
     }
 
     #[test]
@@ -252,18 +265,27 @@ mod tests {
             let body: Vec<u8> =
                 (0..len).map(|_| rng.random::<u8>() & if rng.random() { 3 } else { 255 }).collect();
             for kind in *b"QPBDCEHSXdcfF?" {
-                let _ = decode(kind, &body);
+                for database in [Encoding::Utf8, Encoding::SqlAscii] {
+                    let encodings = Encodings { database, ..Encodings::default() };
+                    let _ = decode(kind, &body, encodings);
+                }
             }
         }
     }
 
     #[test]
     fn text_that_is_not_utf8_names_the_bytes() {
-        let e = decode(b'Q', b"select '\xff'\0").unwrap_err();
+        let query = b"select '\xff'\0";
+        let e = decode(b'Q', query, Encodings::default()).unwrap_err();
         assert_eq!(
             (e.sqlstate, e.message.as_str()),
             ("22021", "invalid byte sequence for encoding \"UTF8\": 0xff")
         );
+        let bytes = Encodings { database: Encoding::SqlAscii, client: Encoding::SqlAscii };
+        let read = decode(b'Q', query, bytes).unwrap();
+        assert_eq!(read, Frontend::Query("select '\u{ff}'".into()));
+        let utf8 = Encodings { client: Encoding::Utf8, ..bytes };
+        assert_eq!(decode(b'Q', query, utf8).unwrap_err().sqlstate, "22021");
     }
 
     /// The pgwire crate encodes, this module decodes.
@@ -281,24 +303,27 @@ mod tests {
         .encode(&mut buf)
         .unwrap();
         let bind = Bind {
-            portal: "portal",
-            statement: "stmt",
+            portal: "portal".into(),
+            statement: "stmt".into(),
             param_formats: vec![1],
             params: vec![Some(b"\0\0\0\x07"), None],
             result_formats: vec![0, 1],
         };
-        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Bind(bind));
+        assert_eq!(decode(buf[0], &buf[5..], Encodings::default()).unwrap(), Frontend::Bind(bind));
 
         buf.clear();
         ext::Parse::new(None, "select $1".into(), vec![23]).encode(&mut buf).unwrap();
-        let parse = Parse { name: "", query: "select $1", types: vec![23] };
-        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Parse(parse));
+        let parse = Parse { name: "".into(), query: "select $1".into(), types: vec![23] };
+        assert_eq!(
+            decode(buf[0], &buf[5..], Encodings::default()).unwrap(),
+            Frontend::Parse(parse)
+        );
 
         buf.clear();
         ext::Execute::new(Some("c".into()), i32::MAX).encode(&mut buf).unwrap();
         assert_eq!(
-            decode(buf[0], &buf[5..]).unwrap(),
-            Frontend::Execute { portal: "c", max_rows: i32::MAX }
+            decode(buf[0], &buf[5..], Encodings::default()).unwrap(),
+            Frontend::Execute { portal: "c".into(), max_rows: i32::MAX }
         );
     }
 }

@@ -2,7 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::PROTOCOL_3_2;
-use forebay_sql::{Severity, SqlError, checked_utf8};
+use forebay_sql::{Encoding, Severity, SqlError};
 
 /// Largest startup packet, its length not counted, as in PostgreSQL.
 pub const MAX_STARTUP: u32 = 10_000;
@@ -104,8 +104,8 @@ fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, Sq
             return if rest.is_empty() { Ok(found) } else { Err(layout()) };
         }
         let value = cstring(&mut rest).ok_or_else(layout)?;
-        let text = |bytes| match checked_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
+        let text = |bytes| match Encoding::Utf8.checked(bytes) {
+            Ok(text) => Ok(text.into_owned()),
             Err(e) => Err(SqlError::from(e).severity(Severity::Fatal)),
         };
         found.push((text(name)?, text(value)?));

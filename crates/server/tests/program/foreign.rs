@@ -276,7 +276,7 @@ fn a_database_of_another_encoding_or_an_unknown_locale_is_refused() {
     let Some(peer) = Peer::find("a_database_of_another_encoding_is_refused") else { return };
     peer.init("pg");
     let statements = [
-        "CREATE DATABASE ascii TEMPLATE template0 ENCODING SQL_ASCII",
+        "CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1",
         "CREATE DATABASE lost TEMPLATE template0",
         "UPDATE pg_database SET datcollate = 'xx_XX.UTF-8' WHERE datname = 'lost'",
         "CREATE DATABASE ruled TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en' \
@@ -285,8 +285,8 @@ fn a_database_of_another_encoding_or_an_unknown_locale_is_refused() {
     postgresql(&peer, "pg", &statements);
     // The server starts; who enters the database is refused.
     let server = Server::on(copied(&peer, "pg"), &[]);
-    let (state, message) = not_entered(&server, "postgres", "ascii");
-    let what = "the encoding of database \"ascii\" (number 0) is not supported";
+    let (state, message) = not_entered(&server, "postgres", "latin");
+    let what = "the encoding of database \"latin\" (number 8) is not supported";
     assert_eq!((state.as_str(), message.as_str()), ("0A000", what));
     for (name, sqlstate) in [("lost", "22023"), ("ruled", "0A000")] {
         let (state, message) = not_entered(&server, "postgres", name);

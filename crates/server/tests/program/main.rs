@@ -29,6 +29,7 @@
 //! - [`long_memory`]: how much memory statements take for a long value
 //! - [`long_values`]: values that are compressed or stored out of line, in statements
 //! - [`pitr`]: archive_mode, and recovery from an archive to a point in time
+//! - [`sql_ascii`]: databases whose texts are bytes
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`objects`]: archives in an object store
 //! - [`outstanding`]: tables that are dropped while reads of them are in flight
@@ -63,5 +64,6 @@ mod outstanding;
 mod pitr;
 mod simple;
 mod spill;
+mod sql_ascii;
 mod startup;
 mod temporary;

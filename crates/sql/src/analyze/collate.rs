@@ -8,14 +8,12 @@ use forebay_engine::nodes::{
     CaseExpr, Expr, Location, RowCompareExpr, SubscriptingRef, collation_of, type_of,
 };
 use forebay_engine::syscache::CollationRow;
-use forebay_types::Oid;
+use forebay_types::{Encoding, Oid};
 use sqlparser::ast;
 use std::sync::Arc;
 
 /// The database's collation.
 const DEFAULT: Oid = 100;
-/// The encoding UTF8.
-const UTF8: i32 = 6;
 
 impl Binder<'_> {
     /// The collation of a name.
@@ -35,16 +33,18 @@ impl Binder<'_> {
     }
 }
 
-/// The collation of a name, for the encoding UTF8 or any.
+/// The collation of a name, for the database's encoding or any.
 pub fn collation_named(
     names: &mut dyn Names,
     (schema, name): (Option<&str>, &str),
     position: u32,
 ) -> Result<Arc<CollationRow>> {
-    let all = names.collations_named(name)?;
+    let (encoding, all) = (names.encoding(), names.collations_named(name)?);
+    // ICU knows no texts of SQL_ASCII.
+    let known = |row: &&Arc<CollationRow>| encoding == Encoding::Utf8 || row.provider != b'i';
     for namespace in names.namespaces(schema).map_err(|e| e.at(position))? {
-        let within = || all.iter().filter(|row| row.namespace == namespace);
-        let exact = within().find(|row| row.encoding == UTF8);
+        let within = || all.iter().filter(known).filter(|row| row.namespace == namespace);
+        let exact = within().find(|row| row.encoding == encoding.number());
         if let Some(row) = exact.or_else(|| within().find(|row| row.encoding == -1)) {
             return Ok(Arc::clone(row));
         }
@@ -53,7 +53,8 @@ pub fn collation_named(
         Some(schema) => format!("{schema}.{name}"),
         None => name.to_owned(),
     };
-    let message = format!("collation \"{shown}\" for encoding \"UTF8\" does not exist");
+    let encoding = encoding.name();
+    let message = format!("collation \"{shown}\" for encoding \"{encoding}\" does not exist");
     Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
 }
 

@@ -3,14 +3,13 @@
 use crate::error::{Result, SqlError, state};
 use crate::parse::cursor::{fold, is_reserved};
 use crate::parse::{QualifiedName, Source};
-use forebay_types::truncate_name;
 use sqlparser::ast::{self, Spanned};
 
 /// An identifier as a name.
 pub fn ident_name(ident: &ast::Ident) -> String {
     match ident.quote_style {
         None => fold(&ident.value),
-        Some(_) => truncate_name(&ident.value).to_owned(),
+        Some(_) => ident.value.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Result, SqlError, state};
 use forebay_engine::syscache::{
     AmopRow, CastRow, CollationRow, OpclassRow, OperatorRow, ProcRow, TypeRow,
 };
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ pub type SearchPath = SmallVec<[Oid; 4]>;
 pub trait Names {
     /// A step of planning; every 256th tests for a cancel.
     fn step(&self) -> Result<()>;
+
+    /// The encoding of the database.
+    fn encoding(&self) -> Encoding;
 
     /// The namespaces of names without a schema.
     fn search_path(&mut self) -> Result<SearchPath>;

@@ -247,7 +247,7 @@ impl Connection {
             return Ok(());
         }
         let oid = check.oid;
-        self.test_rows(table.oid, name, &Source::new("", None))?;
+        self.test_rows(table.oid, name, &Source::printed(""))?;
         self.host.call(|session| session.validate_constraint(&table, oid))
     }
 

@@ -145,7 +145,7 @@ impl Connection {
     fn change_column(&mut self, table: &Arc<Table>, change: &Change, rewrites: bool) -> Result<()> {
         let Change { column, new, conversion } = change;
         let missing = match &column.missing {
-            Some(bytes) if !rewrites => Some(Repr::of(new.type_oid).decode(bytes)?),
+            Some(bytes) if !rewrites => Some(Repr::of(new.type_oid).decode(bytes, table.encoding)?),
             _ => None,
         };
         self.host.call(|session| session.set_column_type(table, *new, missing.as_ref()))?;

@@ -14,7 +14,7 @@ use crate::plan::{
     stored_type, target_columns, writable,
 };
 use forebay_engine::{LockMode, Table};
-use forebay_types::{MAX_ALLOC, SqlType};
+use forebay_types::{Encoding, MAX_ALLOC, SqlType};
 use std::sync::Arc;
 
 impl Connection {
@@ -39,6 +39,7 @@ impl Connection {
             return Err(SqlError::unsupported("COPY FROM with WHERE"));
         }
         let options = CopyOptions::new(&copy.options, !copy.to)?;
+        self.check_encoded(copy, &options)?;
         match &copy.source {
             CopySource::Query(query) => {
                 let plan = self.plan_query(query, source)?;
@@ -53,6 +54,21 @@ impl Connection {
                 Ok(Executed::CopyIn(Box::new(copy)))
             }
         }
+    }
+
+    /// Refuses options that are not supported in the database's encoding.
+    fn check_encoded(&self, copy: &CopyStatement, options: &CopyOptions) -> Result<()> {
+        if self.host.encoding() == Encoding::Utf8 {
+            return Ok(());
+        }
+        if copy.options.iter().any(|option| option.name == "encoding") {
+            return Err(SqlError::unsupported("COPY ENCODING in a database with SQL_ASCII"));
+        }
+        if !options.null.is_ascii() {
+            let what = "COPY NULL beyond ASCII in a database with encoding SQL_ASCII";
+            return Err(SqlError::unsupported(what));
+        }
+        Ok(())
     }
 
     fn relation(

@@ -13,7 +13,7 @@ use crate::parse::{Kind, Statement, estimated_memory, parse_script};
 use crate::plan::{ChangePlan, is_reg};
 use forebay_aio::sync::SystemTime;
 use forebay_engine::{Session, StatementSnapshot};
-use forebay_types::{Datum, SqlType, TextStyle, binary_in, checked_utf8, text_in_as};
+use forebay_types::{Datum, SqlType, TextStyle, binary_in, text_in_as};
 use std::sync::Arc;
 
 pub(super) fn no_statement(name: &str) -> SqlError {
@@ -46,7 +46,7 @@ impl Connection {
     pub fn parse(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<()> {
         self.clear_cancel();
         self.guard(|conn| {
-            let mut statements = parse_script(sql, conn.host.interrupt())?;
+            let mut statements = parse_script(sql, conn.host.encoding(), conn.host.interrupt())?;
             if statements.len() > 1 {
                 let message = "cannot insert multiple commands into a prepared statement";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message));
@@ -142,7 +142,9 @@ impl Connection {
                 let value = match (*bytes, *ty, format) {
                     // A name is looked up.
                     (Some(name), ty, Format::Text) if is_reg(ty.oid()) => {
-                        Datum::Oid(oid_of(checked_utf8(name)?, ty.oid(), &mut conn.host)?)
+                        let TextStyle { encoding, client, .. } = *conn.host.style;
+                        let name = encoding.received(client, name)?;
+                        Datum::Oid(oid_of(&name, ty.oid(), &mut conn.host)?)
                     }
                     (bytes, ty, format) => {
                         parameter(bytes, ty, format, i, portal, &conn.host.style)?
@@ -478,12 +480,12 @@ fn parameter(
     };
     match format {
         Format::Text => {
-            let text = checked_utf8(bytes)?;
+            let text = style.encoding.received(style.client, bytes)?;
             let ty = if ty == SqlType::Regclass { SqlType::Oid } else { ty };
             let context = |e| SqlError::from(e).context(format!("{place} = '...'"));
-            text_in_as(text, ty, -1, style).map(Datum::into_owned).map_err(context)
+            text_in_as(&text, ty, -1, style).map(Datum::into_owned).map_err(context)
         }
-        Format::Binary => match binary_in(bytes, ty) {
+        Format::Binary => match binary_in(bytes, ty, style.encoding) {
             Ok(value) => Ok(value.into_owned()),
             Err(e) if e.is_too_long_binary() => Err(SqlError::new(
                 state::INVALID_BINARY_REPRESENTATION,

@@ -255,7 +255,7 @@ impl Connection {
             }
             _ => shown.clone(),
         };
-        let statement = parse_script(&text, self.host.interrupt())?.pop();
+        let statement = parse_script(&text, self.host.encoding(), self.host.interrupt())?.pop();
         let no_statement = || SqlError::new(state::INTERNAL_ERROR, "a foreign key has no query");
         let prepared = self.prepare(statement.ok_or_else(no_statement)?, Some(&types))?;
         Ok(KeyPlan { prepared, shown, child, parent })

@@ -21,7 +21,7 @@ impl Connection {
         self.prepared.remove("");
         self.portals.remove("");
         self.guard(|conn| {
-            let statements = parse_script(sql, conn.host.interrupt())?;
+            let statements = parse_script(sql, conn.host.encoding(), conn.host.interrupt())?;
             let (empty, several) = (statements.is_empty(), statements.len() > 1);
             Ok(Script { statements: statements.into_iter(), empty, several })
         })

@@ -9,7 +9,7 @@
 use super::parser::{CopyShape, TakeRow};
 use super::values::{LineContext, RowValues};
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType, binary_in, check_enlarge, coerce, out_of_memory};
+use forebay_types::{Datum, Encoding, SqlType, binary_in, check_enlarge, coerce, out_of_memory};
 
 /// The first bytes.
 pub const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -221,9 +221,10 @@ impl BinaryParser {
             }
             let bytes = data.get(at..at + length as usize).unwrap_or_default();
             at += length as usize;
-            let value = match plain(bytes, column.ty) {
+            let encoding = self.shape.style.encoding;
+            let value = match plain(bytes, column.ty, encoding) {
                 Some(value) => value,
-                None => binary_in(bytes, column.ty)
+                None => binary_in(bytes, column.ty, encoding)
                     .and_then(|value| coerce(value, column.ty, column.typmod, false))
                     .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?,
             };
@@ -237,7 +238,7 @@ impl BinaryParser {
 /// A value of the commonest types, decoded inline; [`binary_in`] would be a call. None for other
 /// types, and for bytes that may be wrong.
 #[inline]
-fn plain(bytes: &[u8], ty: SqlType) -> Option<Datum<'_>> {
+fn plain(bytes: &[u8], ty: SqlType, encoding: Encoding) -> Option<Datum<'_>> {
     Some(match ty {
         SqlType::Bool => Datum::Bool(<[u8; 1]>::try_from(bytes).ok()? != [0]),
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(bytes.try_into().ok()?)),
@@ -245,7 +246,9 @@ fn plain(bytes: &[u8], ty: SqlType) -> Option<Datum<'_>> {
         SqlType::Int8 => Datum::Int8(i64::from_be_bytes(bytes.try_into().ok()?)),
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(bytes.try_into().ok()?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Text if !bytes.contains(&0) => Datum::text(std::str::from_utf8(bytes).ok()?),
+        SqlType::Text if encoding == Encoding::Utf8 && !bytes.contains(&0) => {
+            Datum::text(std::str::from_utf8(bytes).ok()?)
+        }
         _ => return None,
     })
 }
@@ -276,9 +279,9 @@ mod tests {
             ],
         ) {
             for ty in TYPES {
-                let long = binary_in(&bytes, ty).ok();
+                let long = binary_in(&bytes, ty, Encoding::Utf8).ok();
                 // As text, since a float may be no number.
-                let short = plain(&bytes, ty).map(|value| format!("{value:?}"));
+                let short = plain(&bytes, ty, Encoding::Utf8).map(|value| format!("{value:?}"));
                 let rare = matches!(ty, SqlType::Oid | SqlType::Bytea);
                 if short.is_some() || (long.is_some() && !rare) {
                     prop_assert_eq!(short, long.map(|value| format!("{value:?}")), "{:?}", ty);

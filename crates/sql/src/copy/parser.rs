@@ -6,7 +6,8 @@ use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
 use super::values::{LineContext, RowValues, read_text};
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType, TextStyle, checked_utf8, enlarge};
+use forebay_types::{Datum, Encoding, SqlType, TextStyle, enlarge};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A column that data arrives for.
@@ -85,7 +86,11 @@ impl LineParser {
             buffer.drain(..used);
         }
         if !data.is_empty() && !self.ended {
-            let used = self.chunk(data, take)?;
+            let used = match self.shape.style.encoding {
+                Encoding::Utf8 => self.chunk(data, take)?,
+                // Fields are made texts one by one.
+                _ => self.lines(data, false, take)?,
+            };
             self.keep(&mut buffer, data.get(used..).unwrap_or_default())?;
         }
         self.buffer = buffer;
@@ -121,7 +126,7 @@ impl LineParser {
             if let Step::Line(end) = step {
                 self.finder.take_lf();
                 self.line += 1;
-                self.row(valid.get(used..end).unwrap_or_default(), take)?;
+                self.row(Line::Text(valid.get(used..end).unwrap_or_default()), take)?;
                 used = end + 1;
                 continue;
             }
@@ -188,32 +193,40 @@ impl LineParser {
     fn unsplit_line(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
         let place = LineContext::new(&self.shape.table, self.line);
-        let text = checked_utf8(line).map_err(|e| SqlError::from(e).context(place.line_only()))?;
+        let TextStyle { encoding, client, .. } = *self.shape.style;
+        let text = encoding.received(client, line);
+        let text = text.map_err(|e| SqlError::from(e).context(place.line_only()))?;
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
         }
         match self.options.format {
             CopyFormat::Csv => {
                 if let Err(e) = self.fields.split_csv(line, &self.options) {
-                    return Err(e.context(LineContext::new(&self.shape.table, self.line).raw(line)));
+                    let context =
+                        LineContext::new(&self.shape.table, self.line).raw(line, encoding);
+                    return Err(e.context(context));
                 }
             }
             _ => self.fields.split_text(line, &self.options),
         }
-        self.row(text, take)
+        match text {
+            Cow::Borrowed(text) => self.row(Line::Text(text), take),
+            Cow::Owned(_) => self.row(Line::Bytes(line), take),
+        }
     }
 
     /// Takes a line whose fields are in `self.fields`.
-    fn row(&mut self, line: &str, take: TakeRow<'_>) -> Result<()> {
+    fn row(&mut self, line: Line<'_>, take: TakeRow<'_>) -> Result<()> {
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
-        if shape.columns.is_empty() && line.is_empty() {
+        if shape.columns.is_empty() && line.bytes().is_empty() {
             return take(&vec![Datum::Null; shape.width], number);
         }
         row(fields, shape, line, number, take).map_err(|e| {
             if e.context.is_some() {
                 e
             } else {
-                e.context(LineContext::new(&shape.table, number).raw(line.as_bytes()))
+                let context = LineContext::new(&shape.table, number);
+                e.context(context.raw(line.bytes(), shape.style.encoding))
             }
         })
     }
@@ -222,7 +235,8 @@ impl LineParser {
         if self.options.header != Header::Match {
             return Ok(());
         }
-        let context = LineContext::new(&self.shape.table, self.line).raw(line);
+        let encoding = self.shape.style.encoding;
+        let context = LineContext::new(&self.shape.table, self.line).raw(line, encoding);
         let split = match self.options.format {
             CopyFormat::Csv => self.fields.split_csv(line, &self.options),
             _ => {
@@ -235,6 +249,7 @@ impl LineParser {
 
     fn check_header(&self, line: &[u8]) -> Result<()> {
         let bad = |message: String| Err(SqlError::new(state::BAD_COPY_FILE_FORMAT, message));
+        let encoding = self.shape.style.encoding;
         let (got, want) = (self.fields.list.len(), self.shape.columns.len());
         if got != want {
             return bad(format!(
@@ -252,8 +267,8 @@ impl LineParser {
                         column.name
                     ));
                 }
-                Some(name) if name != column.name.as_bytes() => {
-                    let name = String::from_utf8_lossy(name);
+                Some(name) if name != &*encoding.sent(&column.name) => {
+                    let name = encoding.decode(name).unwrap_or(String::from_utf8_lossy(name));
                     return bad(format!(
                         "column name mismatch in header line field {number}: got \"{name}\", \
                          expected \"{}\"",
@@ -280,11 +295,38 @@ fn valid_start(data: &[u8]) -> &str {
     })
 }
 
+/// A line: as text, or its bytes where their characters are others in memory.
+#[derive(Clone, Copy)]
+enum Line<'l> {
+    Text(&'l str),
+    Bytes(&'l [u8]),
+}
+
+impl<'l> Line<'l> {
+    fn bytes(self) -> &'l [u8] {
+        match self {
+            Line::Text(text) => text.as_bytes(),
+            Line::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// The value of a field.
+#[inline]
+fn value_of<'f>(
+    text: &'f str,
+    column: &CopyColumn,
+    (shape, number): (&CopyShape, u64),
+) -> Result<Datum<'f>> {
+    read_text(text, (column.ty, column.typmod), &shape.style)
+        .map_err(|e| e.context(LineContext::new(&shape.table, number).column(&column.name, text)))
+}
+
 /// Makes a row of a line's fields.
 fn row(
     fields: &Fields,
     shape: &CopyShape,
-    line: &str,
+    line: Line<'_>,
     number: u64,
     take: TakeRow<'_>,
 ) -> Result<()> {
@@ -297,17 +339,21 @@ fn row(
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));
         };
-        // The line is valid UTF-8, but escapes may have added bytes.
-        let text = match *field {
-            Field::Null => continue,
-            Field::Line(from, to) => Ok(line.get(from..to).unwrap_or_default()),
-            field @ Field::Scratch(..) => {
-                checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
+        // The line is valid, but escapes may have added bytes.
+        let text = match (*field, line) {
+            (Field::Null, _) => continue,
+            (Field::Line(from, to), Line::Text(line)) => {
+                Cow::Borrowed(line.get(from..to).unwrap_or_default())
             }
-        }?;
-        let value = read_text(text, (column.ty, column.typmod), &shape.style).map_err(|e| {
-            e.context(LineContext::new(&shape.table, number).column(&column.name, text))
-        })?;
+            (field, _) => {
+                let bytes = fields.bytes(line.bytes(), field).unwrap_or_default();
+                shape.style.encoding.checked(bytes)?
+            }
+        };
+        let value = match text {
+            Cow::Borrowed(text) => value_of(text, column, (shape, number))?,
+            Cow::Owned(text) => value_of(&text, column, (shape, number))?.into_owned(),
+        };
         values.set(column.slot, value);
     }
     take(values.row(shape.width), number)

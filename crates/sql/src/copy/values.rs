@@ -1,7 +1,9 @@
 //! Values of COPY fields, and the CONTEXT lines of its errors.
 
 use crate::error::Result;
-use forebay_types::{Datum, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as};
+use forebay_types::{
+    Datum, Encoding, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as,
+};
 use smallvec::SmallVec;
 
 /// Bytes of data that an error's context shows at most.
@@ -79,9 +81,13 @@ impl<'a> LineContext<'a> {
         LineContext { table, line }
     }
 
-    /// With the line's content.
-    pub fn raw(&self, line: &[u8]) -> String {
-        format!("{}: \"{}\"", self.line_only(), shortened(&String::from_utf8_lossy(line)))
+    /// With the line's content, in a database with an encoding.
+    pub fn raw(&self, line: &[u8], encoding: Encoding) -> String {
+        let line = match encoding.decode(line) {
+            Ok(line) => line,
+            Err(_) => String::from_utf8_lossy(line),
+        };
+        format!("{}: \"{}\"", self.line_only(), shortened(&line))
     }
 
     /// With a column and its value.

@@ -39,7 +39,8 @@ impl CopyWriter {
                 out.push(self.options.delimiter);
             }
             let single = columns.len() == 1;
-            field(column.name.as_bytes(), &self.options, (single, false), out, None);
+            let name = self.style.encoding.sent(&column.name);
+            field(&name, &self.options, (single, false), out, None);
         }
         out.push(b'\n');
     }
@@ -54,7 +55,7 @@ impl CopyWriter {
     ) -> Result<()> {
         if self.options.format == CopyFormat::Binary {
             self.binary_header(out);
-            return binary_row(values, columns, out, long);
+            return binary_row(values, columns, &self.style, out, long);
         }
         let marks = (values.len() == 1, self.options.force_quote);
         for (i, (value, column)) in values.iter().zip(columns).enumerate() {
@@ -67,6 +68,7 @@ impl CopyWriter {
             }
             if let Datum::Text(text) = value
                 && text.len() >= LONG
+                && self.style.encoding.is_plain(text.as_bytes())
             {
                 check_enlarge(whole_length(out, long), text.len(), MAX_ALLOC)?;
                 field(text.as_bytes(), &self.options, marks, out, Some(long));
@@ -74,8 +76,9 @@ impl CopyWriter {
             }
             enlarge(out, 0, value.text_size(), MAX_ALLOC)?;
             self.scratch.clear();
+            let encoding = self.style.encoding;
             let text: &[u8] = match value {
-                Datum::Text(text) => text.as_bytes(),
+                Datum::Text(text) if encoding.is_plain(text.as_bytes()) => text.as_bytes(),
                 Datum::Bool(_)
                 | Datum::Int2(_)
                 | Datum::Int4(_)
@@ -89,9 +92,11 @@ impl CopyWriter {
                 }
                 other => {
                     text_out_as(other, column.ty, &self.style, &mut self.scratch)?;
+                    encoding.encode_tail(&mut self.scratch, 0);
                     &self.scratch
                 }
             };
+            encoding.check_sent(self.style.client, text)?;
             field(text, &self.options, marks, out, None);
         }
         out.push(b'\n');
@@ -119,12 +124,13 @@ impl CopyWriter {
 fn binary_row<'r>(
     values: &'r [Datum<'_>],
     columns: &[ColumnDesc],
+    style: &TextStyle<'_>,
     out: &mut Vec<u8>,
     long: &mut Vec<LongValue<'r>>,
 ) -> Result<()> {
     out.extend_from_slice(&(values.len() as i16).to_be_bytes());
     for (value, column) in values.iter().zip(columns) {
-        let form = FieldForm { ty: column.ty, binary: true, style: &TextStyle::default() };
+        let form = FieldForm { ty: column.ty, binary: true, style };
         append_field(value, form, out, 0, long)?;
     }
     Ok(check_enlarge(whole_length(out, long), 0, MAX_ALLOC)?)

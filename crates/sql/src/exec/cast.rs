@@ -1,7 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, Numeric, SqlType, TextStyle, text_in_as, to_text_as, truncate_name};
+use forebay_types::{Datum, Numeric, SqlType, TextStyle, text_in_as, to_text_as};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
@@ -104,7 +104,10 @@ fn to_string_type<'a>(
         }
         other => to_text_as(&other, from, style)?,
     };
-    Ok(Datum::string(if to == SqlType::Name { truncate_name(&text).to_owned() } else { text }))
+    Ok(Datum::string(match to {
+        SqlType::Name => style.encoding.truncate_name(&text).to_owned(),
+        _ => text,
+    }))
 }
 
 fn to_integer<'a>(value: Datum<'_>, to: SqlType) -> Result<Datum<'a>> {

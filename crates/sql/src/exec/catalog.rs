@@ -11,7 +11,7 @@ use crate::settings::PlanSettings;
 use forebay_collation::Collation;
 use forebay_engine::syscache::{Lookup, TypeRow};
 use forebay_engine::{LockMode, Session, Table, TableIndex};
-use forebay_types::{Datum, Oid, SqlType, text_in_as};
+use forebay_types::{Datum, Encoding, Oid, SqlType, text_in_as};
 use std::sync::Arc;
 
 /// Steps between two tests for a cancel.
@@ -54,6 +54,10 @@ impl LooksUp for Host {
 
     fn planning_step(&self) -> Result<()> {
         Host::step(self)
+    }
+
+    fn encoding_of_texts(&self) -> Encoding {
+        self.encoding()
     }
 
     fn path_of_names(&mut self) -> Result<SearchPath> {

@@ -12,7 +12,7 @@ use forebay_engine::{
     Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
     Table, TempOptions, compressed_value,
 };
-use forebay_types::{Datum, Oid, Repr, TextStyle};
+use forebay_types::{Datum, Encoding, Oid, Repr, TextStyle};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -83,6 +83,7 @@ impl Host {
             .unwrap_or_default();
         let random =
             (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
+        let encoding = session.as_ref().map_or_else(Encoding::default, Session::encoding);
         let (modes, warnings, cursors) = (Modes::default(), Vec::new(), Vec::new());
         Host {
             session,
@@ -90,7 +91,7 @@ impl Host {
             settings,
             identity,
             modes,
-            style: Arc::default(),
+            style: Arc::new(TextStyle { encoding, ..TextStyle::default() }),
             statement_time: 0,
             warnings,
             cursors,
@@ -127,10 +128,15 @@ impl Host {
         Arc::make_mut(&mut self.style).now = now;
     }
 
+    /// The encoding of the database.
+    pub fn encoding(&self) -> Encoding {
+        self.style.encoding
+    }
+
     /// Takes over what text forms depend on.
     pub fn restyle(&mut self) {
-        let now = self.style.now;
-        self.style = Arc::new(TextStyle { now, ..self.settings.text_style() });
+        let TextStyle { now, encoding, .. } = *self.style;
+        self.style = Arc::new(TextStyle { now, encoding, ..self.settings.text_style() });
     }
 
     /// The session's settings of parallel scans. Without one there are no tables.
@@ -167,7 +173,7 @@ impl Host {
         repr: Repr,
         part: Part,
     ) -> Result<Datum<'static>> {
-        if let Some(value) = compressed_value(value, repr, &part)? {
+        if let Some(value) = compressed_value(value, repr, &part, self.encoding())? {
             return Ok(value);
         }
         match &mut self.values {
@@ -369,7 +375,7 @@ impl Host {
 
     /// The OID of the relation that a text names, perhaps with a schema and quotes.
     pub fn relation_of_text(&mut self, text: &str) -> Result<u32> {
-        let (schema, name) = relation_name(text)?;
+        let (schema, name) = relation_name(text, self.encoding())?;
         let table = self.table(schema.as_deref(), &name);
         if let Ok(Some(table)) = table {
             return Ok(table.oid);
@@ -425,8 +431,8 @@ fn no_session() -> SqlError {
 }
 
 /// A schema and a name from a text.
-pub(super) fn relation_name(text: &str) -> Result<(Option<String>, String)> {
-    let mut parts = split_name(text)?.into_iter();
+pub(super) fn relation_name(text: &str, encoding: Encoding) -> Result<(Option<String>, String)> {
+    let mut parts = split_name(text, encoding)?.into_iter();
     match (parts.next(), parts.next(), parts.next()) {
         (Some(name), None, _) => Ok((None, name)),
         (Some(schema), Some(name), None) => Ok((Some(schema), name)),
@@ -437,11 +443,11 @@ pub(super) fn relation_name(text: &str) -> Result<(Option<String>, String)> {
     }
 }
 
-/// Splits `a."B".c` at its dots, folding what is not quoted.
-pub(super) fn split_name(text: &str) -> Result<Vec<String>> {
+/// Splits `a."B".c` at its dots, folding what is not quoted. Names are cut at PostgreSQL's length.
+pub(super) fn split_name(text: &str, encoding: Encoding) -> Result<Vec<String>> {
     let invalid = || SqlError::new("42602", "invalid name syntax");
     let mut parts = Vec::new();
-    let mut rest = text.trim();
+    let mut rest = text.trim_ascii();
     loop {
         let (part, tail) = match rest.strip_prefix('"') {
             Some(quoted) => {
@@ -462,13 +468,13 @@ pub(super) fn split_name(text: &str) -> Result<Vec<String>> {
             None => {
                 let end = rest.find('.').unwrap_or(rest.len());
                 let (part, tail) = rest.split_at(end);
-                (crate::parse::cursor::fold(part.trim()), tail)
+                (crate::parse::cursor::fold(part.trim_ascii()), tail)
             }
         };
         if part.is_empty() {
             return Err(invalid());
         }
-        parts.push(part);
+        parts.push(encoding.truncate_name(&part).to_owned());
         match tail.strip_prefix('.') {
             Some(next) => rest = next,
             None if tail.is_empty() => return Ok(parts),

@@ -21,7 +21,7 @@ use forebay_engine::{
     AccessError, CatalogError, Column, EngineError, ExpressionError, IndexCompiler,
     IndexExpressions, IndexTrees, LockMode, RowSource, StoredValues, Table, TableIndex,
 };
-use forebay_types::{Datum, Oid, Repr, SqlType, type_info};
+use forebay_types::{Datum, Encoding, Oid, Repr, SqlType, TextStyle, type_info};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl IndexCompiler for Compiler {
         (table, columns): (&str, &[Column]),
         trees: &IndexTrees,
     ) -> Result<Arc<dyn IndexExpressions>, CatalogError> {
-        let mut catalog = Rows { source: rows, host: host() };
+        let mut catalog = Rows { host: host(rows.encoding()), source: rows };
         let made = Evaluator::new(trees, (table, columns), &mut catalog);
         Ok(Arc::new(made.map_err(refused)?))
     }
@@ -56,6 +56,8 @@ struct Evaluator {
     results: Vec<(Repr, i16)>,
     /// The expressions as messages show them.
     texts: Vec<String>,
+    /// That of the database.
+    encoding: Encoding,
     /// Hosts that no thread uses now.
     hosts: Mutex<Vec<Host>>,
 }
@@ -91,7 +93,8 @@ impl Evaluator {
             texts.push(if looks_like_function(tree) { text } else { format!("({text})") });
         }
         let (columns, hosts) = (reprs.collect(), Mutex::default());
-        Ok(Evaluator { computed, columns, results, texts, hosts })
+        let encoding = catalog.source.encoding();
+        Ok(Evaluator { computed, columns, results, texts, encoding, hosts })
     }
 
     fn evaluated<'v>(
@@ -102,7 +105,7 @@ impl Evaluator {
         let mut values: Vec<Datum<'_>> = Vec::with_capacity(self.columns.len());
         for (n, repr) in self.columns.iter().enumerate() {
             values.push(match (repr, row(n)) {
-                (Some(repr), Some(bytes)) => repr.decode(bytes)?,
+                (Some(repr), Some(bytes)) => repr.decode(bytes, self.encoding)?,
                 _ => Datum::Null,
             });
         }
@@ -122,7 +125,7 @@ impl Evaluator {
                 let message = format!("an index's expression gave a {value:?}");
                 return Err(SqlError::new(state::INTERNAL_ERROR, message));
             }
-            stored.push(Some(value.to_stored(*len)?.into_owned()));
+            stored.push(Some(value.to_stored(*len, self.encoding)?.into_owned()));
         }
         Ok(Some(stored))
     }
@@ -134,7 +137,7 @@ impl IndexExpressions for Evaluator {
         row: &dyn Fn(usize) -> Option<&'v [u8]>,
     ) -> Result<Option<StoredValues>, AccessError> {
         let idle = self.hosts.lock().pop();
-        let mut host = idle.unwrap_or_else(host);
+        let mut host = idle.unwrap_or_else(|| host(self.encoding));
         let found = self.evaluated(row, &mut host);
         self.hosts.lock().push(host);
         found.map_err(|error| {
@@ -157,9 +160,12 @@ impl IndexExpressions for Evaluator {
 }
 
 /// A host without a session, for expressions that need none.
-fn host() -> Host {
+fn host(encoding: Encoding) -> Host {
     let (user, database, version) = (String::new(), String::new(), String::new());
-    Host::new(None, Box::new(NoSettings), Identity { user, database, pid: 0, version })
+    let identity = Identity { user, database, pid: 0, version };
+    let mut host = Host::new(None, Box::new(NoSettings), identity);
+    host.style = Arc::new(TextStyle { encoding, ..TextStyle::default() });
+    host
 }
 
 /// The catalogs as lowering a stored tree asks of them.
@@ -180,6 +186,10 @@ impl LooksUp for Rows<'_> {
 
     fn planning_step(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn encoding_of_texts(&self) -> Encoding {
+        self.source.encoding()
     }
 
     fn path_of_names(&mut self) -> Result<SearchPath> {

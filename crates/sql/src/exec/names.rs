@@ -8,7 +8,7 @@ use forebay_engine::syscache::{
     Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses,
     OperatorRow, OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
-use forebay_types::{Datum, Oid};
+use forebay_types::{Datum, Encoding, Oid};
 use std::sync::Arc;
 
 /// Whoever looks up rows of the catalogs: a session, or what makes indexes evaluable without one.
@@ -18,6 +18,9 @@ pub(super) trait LooksUp {
 
     /// A step of planning.
     fn planning_step(&self) -> Result<()>;
+
+    /// The encoding of the database.
+    fn encoding_of_texts(&self) -> Encoding;
 
     /// The namespaces of names without a schema.
     fn path_of_names(&mut self) -> Result<SearchPath>;
@@ -29,6 +32,10 @@ pub(super) trait LooksUp {
 impl<L: LooksUp> Names for L {
     fn step(&self) -> Result<()> {
         self.planning_step()
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.encoding_of_texts()
     }
 
     fn search_path(&mut self) -> Result<SearchPath> {

@@ -2,7 +2,6 @@
 
 use super::source::Source;
 use crate::error::{Result, SqlError, state};
-use forebay_types::truncate_name;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// A name that may have a schema, and where it stands.
@@ -311,7 +310,7 @@ impl<'a> Cursor<'a> {
             }
             Some(Token::Word(w)) if !w.value.is_empty() => {
                 self.next += 1;
-                Ok(truncate_name(&w.value).to_owned())
+                Ok(w.value.clone())
             }
             _ => Err(self.error()),
         }
@@ -386,7 +385,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// An unquoted name as PostgreSQL stores it.
+/// An unquoted name as PostgreSQL stores it: only ASCII has cases.
 pub fn fold(name: &str) -> String {
-    truncate_name(&name.to_lowercase()).to_owned()
+    name.to_ascii_lowercase()
 }

@@ -1,7 +1,7 @@
 //! Query strings to statements.
 //!
 //! - `statement.rs`: parsed statements
-//! - `source.rs`: the text and positions in it
+//! - `source.rs`: the text and positions in it; `escapes.rs`: escapes in its strings
 //! - `cursor.rs`: tokens of one statement
 //! - `depth.rs`: how deep its tree may become
 //! - `size.rs`: how much memory its tokens and tree may take
@@ -40,6 +40,7 @@ mod create_table;
 pub mod cursor;
 mod depth;
 mod drop;
+mod escapes;
 mod explain;
 mod extras;
 mod foreign_key;
@@ -97,20 +98,25 @@ pub use vacuum::Vacuum;
 use crate::error::{Result, SqlError, state};
 use cursor::Cursor;
 use forebay_engine::Interrupt;
+use forebay_types::Encoding;
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::sync::Arc;
 
-/// Parses a query string of any number of statements; an interrupt ends it.
-pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Statement>> {
+/// Parses a query string of any number of statements, in a database with an encoding; an interrupt
+/// ends it.
+pub fn parse_script(
+    text: &str,
+    encoding: Encoding,
+    interrupt: Option<&Interrupt>,
+) -> Result<Vec<Statement>> {
     if text.contains('\0') {
-        return Err(SqlError::new(
-            state::CHARACTER_NOT_IN_REPERTOIRE,
-            "invalid byte sequence for encoding \"UTF8\": 0x00",
-        ));
+        let encoding = encoding.name();
+        let message = format!("invalid byte sequence for encoding \"{encoding}\": 0x00");
+        return Err(SqlError::new(state::CHARACTER_NOT_IN_REPERTOIRE, message));
     }
     size::check(text, size::MOST)?;
-    let source = Arc::new(Source::new(text, interrupt.cloned()));
+    let source = Arc::new(Source::new(text, encoding, interrupt.cloned()));
     let tokens = source.tokenize()?;
     let mut statements = Vec::new();
     let mut rest = tokens.as_slice();
@@ -133,7 +139,7 @@ pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Sta
 
 /// Parses an expression that the server has printed, with the text that its places are in.
 pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
-    let source = Source::new(text, None);
+    let source = Source::printed(text);
     let tokens = source.tokenize()?;
     depth::check(&tokens)?;
     let expr = parser::expression(&tokens, None, &source)?;
@@ -142,7 +148,7 @@ pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
 
 /// Parses a type's name.
 pub fn type_of_text(text: &str) -> Result<TypeName> {
-    let source = Source::new(text, None);
+    let source = Source::printed(text);
     let tokens = source.tokenize()?;
     let mut cursor = Cursor::new(&tokens, None, &source);
     let name = type_name::type_name(&mut cursor)?;
@@ -152,7 +158,7 @@ pub fn type_of_text(text: &str) -> Result<TypeName> {
 
 /// Parses a column of CREATE TABLE that the server has printed.
 pub fn new_column_of(text: &str) -> Result<NewColumn> {
-    let source = Source::new(text, None);
+    let source = Source::printed(text);
     let tokens = source.tokenize()?;
     let mut cursor = Cursor::new(&tokens, None, &source);
     let new = table::new_column(&mut cursor, "")?;

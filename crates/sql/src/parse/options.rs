@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, fold};
 use crate::error::Result;
 use forebay_engine::StorageParameter;
-use forebay_types::{SqlType, truncate_name};
+use forebay_types::SqlType;
 use sqlparser::tokenizer::Token;
 
 /// The parameters behind an opening parenthesis, up to the closing one, which is taken too.
@@ -27,7 +27,7 @@ pub(super) fn storage_parameters(c: &mut Cursor<'_>) -> Result<Vec<StorageParame
 fn label(c: &mut Cursor<'_>) -> Result<String> {
     let label = match c.peek() {
         Some(Token::Word(w)) if w.quote_style.is_none() => fold(&w.value),
-        Some(Token::Word(w)) if !w.value.is_empty() => truncate_name(&w.value).to_owned(),
+        Some(Token::Word(w)) if !w.value.is_empty() => w.value.clone(),
         _ => return Err(c.error()),
     };
     c.advance();

@@ -158,9 +158,11 @@ pub(super) fn close(c: &mut Cursor<'_>) -> Result<Option<String>> {
 mod tests {
     use super::super::{Kind, parse_script};
     use super::*;
+    use forebay_types::Encoding;
 
     fn parsed(text: &str) -> Result<Fetch, String> {
-        let mut statements = parse_script(text, None).map_err(|e| e.message.clone())?;
+        let statements = parse_script(text, Encoding::Utf8, None);
+        let mut statements = statements.map_err(|e| e.message.clone())?;
         match &*statements.pop().expect("a statement").kind {
             Kind::Fetch(fetch) => Ok(fetch.clone()),
             other => panic!("{other:?}"),

@@ -1,7 +1,9 @@
 //! The text of a query string, and places in it.
 
+use super::escapes;
 use crate::error::{SqlError, state};
 use forebay_engine::Interrupt;
+use forebay_types::Encoding;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::sync::Arc;
@@ -24,19 +26,26 @@ pub struct Source {
     text: Arc<str>,
     /// Characters before each line.
     line_starts: Vec<u32>,
+    /// That of the database.
+    encoding: Encoding,
     /// Ends the parsing.
     interrupt: Option<Interrupt>,
 }
 
 impl Source {
-    /// Takes in a query string.
-    pub fn new(text: &str, interrupt: Option<Interrupt>) -> Source {
+    /// Takes in what the server has printed, whose names are short enough in every encoding.
+    pub fn printed(text: &str) -> Source {
+        Source::new(text, Encoding::SqlAscii, None)
+    }
+
+    /// Takes in a query string of a database with an encoding.
+    pub fn new(text: &str, encoding: Encoding, interrupt: Option<Interrupt>) -> Source {
         let mut line_starts = vec![0];
         if text.contains('\n') {
             let newlines = text.chars().enumerate().filter(|(_, c)| *c == '\n');
             line_starts.extend(newlines.map(|(i, _)| i as u32 + 1));
         }
-        Source { text: text.into(), line_starts, interrupt }
+        Source { text: text.into(), line_starts, encoding, interrupt }
     }
 
     /// The query string.
@@ -64,13 +73,71 @@ impl Source {
         start.map_or(0, |start| start + at.column as u32)
     }
 
-    /// All tokens but white space and comments.
+    /// All tokens but white space and comments. Names are cut at PostgreSQL's length.
     pub fn tokenize(&self) -> Result<Vec<TokenWithSpan>, SqlError> {
-        let dialect = PostgreSqlDialect {};
-        let tokens = Tokenizer::new(&dialect, &self.text).tokenize_with_location();
-        let mut tokens = tokens.map_err(|e| self.token_error(&e))?;
+        let (mut tokens, masked) = self.masked_tokens()?;
         tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
+        for token in &mut tokens {
+            self.settle(token, masked)?;
+        }
         self.join_strings(tokens)
+    }
+
+    fn tokens_of(&self, text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
+        let dialect = PostgreSqlDialect {};
+        let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+        tokens.map_err(|e| self.token_error(&e))
+    }
+
+    /// All tokens, and whether escapes in strings were masked: the tokenizer refuses those of bytes
+    /// above 127.
+    fn masked_tokens(&self) -> Result<(Vec<TokenWithSpan>, bool), SqlError> {
+        let refused = match self.tokens_of(&self.text) {
+            Ok(tokens) => return Ok((tokens, false)),
+            Err(error) => error,
+        };
+        let masked = escapes::masked(&self.text, |_| true).ok_or(refused)?;
+        let mut strings = self.tokens_of(&masked)?;
+        strings.retain(|t| matches!(t.token, Token::EscapedStringLiteral(_)));
+        let within = |at: usize| {
+            let ends = |t: &TokenWithSpan| (self.position(t.span.end) as usize) <= at + 1;
+            let next = strings.get(strings.partition_point(ends));
+            next.is_some_and(|t| self.position(t.span.start) as usize <= at + 1)
+        };
+        let masked = escapes::masked(&self.text, within);
+        let tokens = self.tokens_of(masked.as_deref().unwrap_or(&self.text))?;
+        Ok((tokens, masked.is_some()))
+    }
+
+    /// Cuts a name, and reads the escapes of a string again that the tokenizer does not know.
+    fn settle(&self, token: &mut TokenWithSpan, masked: bool) -> Result<(), SqlError> {
+        let bytes = self.encoding != Encoding::Utf8;
+        let unknown = |text: &str| bytes && !text.is_ascii();
+        match &token.token {
+            Token::Word(word) => {
+                let cut = self.encoding.truncate_name(&word.value).len();
+                if let Token::Word(word) = &mut token.token {
+                    word.value.truncate(cut);
+                }
+            }
+            Token::EscapedStringLiteral(text) if masked || unknown(text) => {
+                let read = escapes::unescaped(&self.token_text(token), self.encoding);
+                let start = self.position(token.span.start);
+                let read = read.map_err(|e| match e.position {
+                    Some(at) => e.unplaced().at(start + at),
+                    None => e,
+                })?;
+                token.token = Token::EscapedStringLiteral(read);
+            }
+            Token::UnicodeStringLiteral(text) if unknown(text) => {
+                if let Some(at) = escapes::first_beyond_ascii(&self.token_text(token)) {
+                    let start = self.position(token.span.start);
+                    return Err(escapes::no_conversion().at(start + at as u32));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// A string on a line below another is the rest of it, as the SQL standard wants it; on the

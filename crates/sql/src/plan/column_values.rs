@@ -27,7 +27,9 @@ impl<'t> ColumnValues<'t> {
         stats: &'t ColumnStatistics,
     ) -> ColumnValues<'t> {
         let column: Option<&Column> = table.columns.get(column);
-        let decode = |bytes: &'t [u8]| column.and_then(|column| column.repr.decode(bytes).ok());
+        let encoding = table.encoding;
+        let decode =
+            |bytes: &'t [u8]| column.and_then(|column| column.repr.decode(bytes, encoding).ok());
         let common = stats.common.iter();
         let common = common.filter_map(|(bytes, part)| Some((decode(bytes)?, f64::from(*part))));
         let histogram = stats.histogram.iter().filter_map(|bytes| decode(bytes));

@@ -176,7 +176,9 @@ fn array_text(values: &[String]) -> Datum<'static> {
     let plain = |v: &String| {
         !v.is_empty()
             && !v.eq_ignore_ascii_case("null")
-            && !v.contains(|c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace())
+            && !v.contains(|c: char| {
+                matches!(c, '{' | '}' | ',' | '"' | '\\' | '\u{b}') || c.is_ascii_whitespace()
+            })
     };
     let quoted = |v: &String| {
         if plain(v) {

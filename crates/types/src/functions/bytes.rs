@@ -4,6 +4,7 @@ use md5::{Digest, Md5};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use crate::digits::decode_hex;
+use crate::encoding::Encoding;
 use crate::error::{Result, ValueError};
 
 fn index_error(n: i64, most: i64) -> ValueError {
@@ -144,11 +145,11 @@ fn encode_base64(bytes: &[u8]) -> String {
 }
 
 /// `decode(text, format)`: hex, base64 or escape.
-pub fn decode(text: &str, format: &str) -> Result<Vec<u8>> {
+pub fn decode(text: &str, format: &str, encoding: Encoding) -> Result<Vec<u8>> {
     match format.to_ascii_lowercase().as_str() {
         "hex" => decode_hex(text),
         "base64" => decode_base64(text),
-        "escape" => decode_escape(text),
+        "escape" => decode_escape(&encoding.encode(text)?),
         _ => Err(unknown_encoding(format)),
     }
 }
@@ -199,8 +200,8 @@ fn decode_base64(text: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn decode_escape(text: &str) -> Result<Vec<u8>> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+fn decode_escape(text: &[u8]) -> Result<Vec<u8>> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((first, tail)) = rest.split_first() {
         rest = match (first, tail) {
             (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::array::Array;
 use crate::datum::Datum;
+use crate::encoding::Encoding;
 use crate::error::{Result, ValueError};
 use crate::json::value::write_string;
 use crate::json::{Json, Kind, Node, parse};
@@ -198,8 +199,8 @@ fn within(a: &Json, b: &Json) -> bool {
 }
 
 /// The value at a path of a json text: its text as it stands there. None: there is none.
-pub fn json_path<'t>(text: &'t str, path: &[&str]) -> Result<Option<Node<'t>>> {
-    let mut node = parse(text, true)?;
+pub fn json_path<'t>(text: &'t str, path: &[&str], encoding: Encoding) -> Result<Option<Node<'t>>> {
+    let mut node = parse(text, Some(encoding))?;
     for step in path {
         let found = match node.kind {
             Kind::Array(mut items) => {
@@ -319,6 +320,6 @@ pub fn to_jsonb(value: &Datum<'_>, ty: SqlType, style: &TextStyle<'_>) -> Result
             Json::Number((**number).clone())
         }
         Datum::Jsonb(bytes) => Json::read_stored(bytes)?,
-        other => Json::parse(&to_json(other, ty, style)?)?,
+        other => Json::parse(&to_json(other, ty, style)?, style.encoding)?,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::encoding::Encoding;
 use crate::error::{Result, ValueError};
 use crate::length::{HEADER, MAX_ALLOC, push_repeated};
 
@@ -186,13 +187,16 @@ pub fn ascii(text: &str) -> i32 {
 }
 
 /// `chr(n)`
-pub fn chr(n: i32) -> Result<String> {
+pub fn chr(n: i32, encoding: Encoding) -> Result<String> {
     let fails = |message: String| Err(ValueError::new("54000", message));
     if n < 0 {
         return Err(ValueError::new("22023", "character number must be positive"));
     }
     if n == 0 {
         return fails("null character not permitted".to_owned());
+    }
+    if encoding == Encoding::SqlAscii && n > 255 {
+        return fails(format!("requested character too large for encoding: {n}"));
     }
     match char::from_u32(n as u32) {
         Some(c) => Ok(c.to_string()),

@@ -1,5 +1,6 @@
 //! The text of a JSON value to a tree, with PostgreSQL's errors.
 
+use crate::encoding::Encoding;
 use crate::error::{Result, ValueError};
 
 /// Arrays and objects that may lie within each other.
@@ -41,8 +42,9 @@ enum Token {
 
 struct Parser<'t> {
     text: &'t str,
-    /// Whether the texts of strings are wanted; else escapes are only looked at.
-    unescape: bool,
+    /// The encoding that strings are to have, whose texts are wanted; None: escapes are only looked
+    /// at.
+    unescape: Option<Encoding>,
     token: Token,
     start: usize,
     end: usize,
@@ -53,8 +55,8 @@ fn invalid(detail: impl Into<String>) -> ValueError {
     ValueError::new("22P02", "invalid input syntax for type json").with_detail(detail)
 }
 
-/// Reads a text, with the texts of its strings (`unescape`) or without.
-pub fn parse(text: &str, unescape: bool) -> Result<Node<'_>> {
+/// Reads a text, with the texts of its strings in an encoding, or without them.
+pub fn parse(text: &str, unescape: Option<Encoding>) -> Result<Node<'_>> {
     let mut parser =
         Parser { text, unescape, token: Token::End, start: 0, end: 0, string: String::new() };
     parser.advance()?;
@@ -218,7 +220,7 @@ impl<'t> Parser<'t> {
                         format!("Character with value 0x{:02x} must be escaped.", c as u32);
                     return Err(invalid(message));
                 }
-                c if self.unescape => self.string.push(c),
+                c if self.unescape.is_some() => self.string.push(c),
                 _ => {}
             }
         }
@@ -234,9 +236,7 @@ impl<'t> Parser<'t> {
         let digit = |b: &u8| char::from(*b).to_digit(16).unwrap_or(0);
         let code = digits.iter().fold(0, |code, b| code << 4 | digit(b));
         self.end += 4;
-        if !self.unescape {
-            return Ok(());
-        }
+        let Some(encoding) = self.unescape else { return Ok(()) };
         let code = match (code, high.take()) {
             (0xd800..=0xdbff, Some(_)) => {
                 return Err(invalid("Unicode high surrogate must not follow a high surrogate."));
@@ -254,6 +254,12 @@ impl<'t> Parser<'t> {
         if code == 0 {
             let error = ValueError::new("22P05", "unsupported Unicode escape sequence");
             return Err(error.with_detail("\\u0000 cannot be converted to text."));
+        }
+        if encoding == Encoding::SqlAscii && code > 0x7f {
+            let error = ValueError::new("22P05", "unsupported Unicode escape sequence");
+            return Err(error.with_detail(
+                "Unicode escape value could not be translated to the server's encoding SQL_ASCII.",
+            ));
         }
         self.string.extend(char::from_u32(code));
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::numeric::Numeric;
 
@@ -21,9 +22,30 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads a text.
-    pub fn parse(text: &str) -> Result<Json> {
-        Json::of_node(parse(text, true)?)
+    /// Reads a text of a database with an encoding.
+    pub fn parse(text: &str, encoding: Encoding) -> Result<Json> {
+        Json::of_node(parse(text, Some(encoding))?)?.checked(encoding)
+    }
+
+    /// Refuses (0A000) texts beyond ASCII in SQL_ASCII: the order of their keys, by the length in
+    /// bytes first, would not be PostgreSQL's.
+    pub fn checked(self, encoding: Encoding) -> Result<Json> {
+        if encoding == Encoding::Utf8 || self.is_ascii() {
+            return Ok(self);
+        }
+        Err(encoding.beyond_ascii("jsonb"))
+    }
+
+    /// Whether its strings and keys are of ASCII.
+    pub fn is_ascii(&self) -> bool {
+        match self {
+            Json::Null | Json::Bool(_) | Json::Number(_) => true,
+            Json::String(text) => text.is_ascii(),
+            Json::Array(items) => items.iter().all(Json::is_ascii),
+            Json::Object(pairs) => {
+                pairs.iter().all(|(key, value)| key.is_ascii() && value.is_ascii())
+            }
+        }
     }
 
     fn of_node(node: Node<'_>) -> Result<Json> {

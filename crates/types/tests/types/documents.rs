@@ -1,7 +1,7 @@
 //! json and jsonb: forms, stored bytes, order and functions.
 
 use forebay_types::json::Json;
-use forebay_types::{SqlType, TextStyle, ValueError, compare as order, text_in, to_text};
+use forebay_types::{Encoding, SqlType, TextStyle, ValueError, compare as order, text_in, to_text};
 
 use crate::oracle::{Batch, Cases, answer, compare};
 
@@ -75,7 +75,7 @@ fn long() -> String {
 }
 
 fn json(text: &str) -> Json {
-    Json::parse(text).expect("JSON")
+    Json::parse(text, Encoding::Utf8).expect("JSON")
 }
 
 fn flag(is: bool) -> String {

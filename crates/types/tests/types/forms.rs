@@ -1,8 +1,8 @@
 //! Text and binary forms.
 
 use forebay_types::{
-    ByteaOutput, DateFormat, DateOrder, IntervalStyle, SqlType, TextStyle, ValueError, Zone,
-    binary_in, binary_out, coerce, text_in_as, to_text_as, typmod_in,
+    ByteaOutput, DateFormat, DateOrder, Encoding, IntervalStyle, SqlType, TextStyle, ValueError,
+    Zone, binary_in, binary_out, coerce, text_in_as, to_text_as, typmod_in,
 };
 
 use crate::oracle::{Batch, answer, compare};
@@ -79,9 +79,9 @@ fn ours(text: &str, inputs: &Inputs, style: &TextStyle<'_>) -> Result<String, Va
     };
     let shown = to_text_as(&value, ty, style)?;
     let mut bytes = Vec::new();
-    binary_out(&value, ty, &mut bytes)?;
+    binary_out(&value, ty, Encoding::Utf8, &mut bytes)?;
     assert_eq!(
-        binary_in(&bytes, ty).map(|back| to_text_as(&back, ty, style)),
+        binary_in(&bytes, ty, Encoding::Utf8).map(|back| to_text_as(&back, ty, style)),
         Ok(Ok(shown.clone())),
         "{text}"
     );

@@ -2,7 +2,8 @@
 
 use forebay_types::functions::{arrays, bits, bytes, network, strings};
 use forebay_types::{
-    Array, Datum, Inet, SqlType, TextStyle, ValueError, oids, text_in, text_in_as, to_text,
+    Array, Datum, Encoding, Inet, SqlType, TextStyle, ValueError, oids, text_in, text_in_as,
+    to_text,
 };
 
 use crate::oracle::{Batch, Cases, answer, compare};
@@ -59,7 +60,7 @@ fn texts(cases: &mut Cases) {
         }
     }
     for n in [-1, 0, 65, 8364, 55296, 1_114_111, 1_114_112] {
-        cases.push((format!("chr({n})"), answer(strings::chr(n))));
+        cases.push((format!("chr({n})"), answer(strings::chr(n, Encoding::Utf8))));
     }
 }
 
@@ -74,7 +75,7 @@ fn octets(cases: &mut Cases) {
         for format in ["hex", "base64", "escape", "foo"] {
             let text = bytes::encode(b, format);
             if let Ok(text) = &text {
-                assert_eq!(bytes::decode(text, format).as_deref(), Ok(b));
+                assert_eq!(bytes::decode(text, format, Encoding::Utf8).as_deref(), Ok(b));
             }
             cases.push((format!("encode({l}, '{format}')"), answer(text)));
         }
@@ -108,7 +109,7 @@ fn octets(cases: &mut Cases) {
     ] {
         let question =
             format!("decode(e'{}', '{format}')", text.replace('\\', "\\\\").replace('\n', "\\n"));
-        cases.push((question, shown(bytes::decode(text, format))));
+        cases.push((question, shown(bytes::decode(text, format, Encoding::Utf8))));
     }
 }
 

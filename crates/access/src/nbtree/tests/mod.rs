@@ -21,7 +21,7 @@ use std::sync::Arc;
 use forebay_aio::sync::Mutex;
 use forebay_format::{Fork, ItemPointer, RelFileLocator, Xid};
 use forebay_storage::Backend;
-use forebay_types::{Datum, Oid, oids};
+use forebay_types::{Datum, Encoding, Oid, oids};
 
 use super::*;
 use crate::codec::layout_of;
@@ -44,6 +44,7 @@ pub(crate) fn shape(types: &[Oid]) -> IndexShape {
         fill_factor: 90,
         deduplicate: true,
         of_catalog: false,
+        encoding: Encoding::Utf8,
     }
 }
 

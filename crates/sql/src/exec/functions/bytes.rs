@@ -23,14 +23,14 @@ pub(super) const TABLE: Area = &[
     (2086, |_, args, _| Ok(owned(f::substr(bytes(args, 0)?, int(args, 1)?, None)?.to_vec()))),
     (2014, |_, args, _| Ok(Datum::Int4(f::position(bytes(args, 1)?, bytes(args, 0)?)))),
     (2011, |_, args, _| Ok(owned([bytes(args, 0)?, bytes(args, 1)?].concat()))), // ||
-    (2311, |_, args, _| Ok(Datum::string(f::md5(text(args, 0)?.as_bytes())))),
+    (2311, |_, args, host| Ok(Datum::string(f::md5(&host.encoding().encode(text(args, 0)?)?)))),
     (2321, |_, args, _| Ok(Datum::string(f::md5(bytes(args, 0)?)))),
     (3419, |_, args, _| Ok(owned(f::sha224(bytes(args, 0)?)))),
     (3420, |_, args, _| Ok(owned(f::sha256(bytes(args, 0)?)))),
     (3421, |_, args, _| Ok(owned(f::sha384(bytes(args, 0)?)))),
     (3422, |_, args, _| Ok(owned(f::sha512(bytes(args, 0)?)))),
     (1946, |_, args, _| Ok(Datum::string(f::encode(bytes(args, 0)?, text(args, 1)?)?))),
-    (1947, |_, args, _| Ok(owned(f::decode(text(args, 0)?, text(args, 1)?)?))),
+    (1947, |_, args, host| Ok(owned(f::decode(text(args, 0)?, text(args, 1)?, host.encoding())?))),
     // bit strings
     (1681, |_, args, _| Ok(size(bits(args, 0)?.0 as usize))), // length
     (1682, |_, args, _| Ok(size(bits(args, 0)?.0.div_ceil(8) as usize))),

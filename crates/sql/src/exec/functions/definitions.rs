@@ -11,8 +11,11 @@ use crate::plan::stored_expr;
 use forebay_engine::nodes::{
     CheckText, Expr, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list, read_list,
 };
-use forebay_engine::{Column, ConstraintDefinition, IndexDefinition, KeyAction, Table, quoted};
+use forebay_engine::{
+    Column, ConstraintDefinition, IndexDefinition, KeyAction, Table, quoted, tree_in_memory,
+};
 use forebay_types::{Datum, Oid};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// pg_am.oid of B-trees.
@@ -55,12 +58,13 @@ impl TreeSource for Host {
 /// pg_get_expr(tree, relation, pretty)
 fn expression<'a>(args: &[Datum<'_>], style: Style, host: &mut Host) -> Result<Datum<'a>> {
     let tree = match args.first() {
-        Some(Datum::Carried(_, bytes)) => std::str::from_utf8(bytes).map_err(|_| {
+        Some(Datum::Carried(_, bytes)) => host.encoding().decode(bytes).map_err(|_| {
             SqlError::new(state::DATA_CORRUPTED, "a node tree is no text".to_owned())
         })?,
-        Some(Datum::Text(text)) => text,
+        Some(Datum::Text(text)) => Cow::Borrowed(&**text),
         _ => return Err(wrong_argument(args, 0)),
     };
+    let tree = &*tree_in_memory(&tree, host.encoding());
     let (table, columns) = match oid(args, 1)? {
         0 => (String::new(), Vec::new()),
         relation => match host.table_by_oid(relation)? {

@@ -3,6 +3,7 @@
 use super::Area;
 use super::arguments::{int, text, wrong_argument};
 use crate::error::Result;
+use crate::exec::host::Host;
 use forebay_types::functions::json as f;
 use forebay_types::json::Json;
 use forebay_types::{Datum, SqlType};
@@ -42,19 +43,19 @@ pub(super) const TABLE: Area = &[
         stored(value(args, 0)?.strip_nulls(in_arrays))
     }),
     // json
-    (3947, |_, args, _| of_text(text(args, 0)?, &[text(args, 1)?], false)),
-    (3948, |_, args, _| of_text(text(args, 0)?, &[text(args, 1)?], true)),
-    (3949, |_, args, _| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], false)),
-    (3950, |_, args, _| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], true)),
-    (3951, |_, args, _| match path(args)? {
-        Some(path) => of_text(text(args, 0)?, &path.each(), false),
+    (3947, |_, args, host| of_text(text(args, 0)?, &[text(args, 1)?], false, host)),
+    (3948, |_, args, host| of_text(text(args, 0)?, &[text(args, 1)?], true, host)),
+    (3949, |_, args, host| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], false, host)),
+    (3950, |_, args, host| of_text(text(args, 0)?, &[&int(args, 1)?.to_string()], true, host)),
+    (3951, |_, args, host| match path(args)? {
+        Some(path) => of_text(text(args, 0)?, &path.each(), false, host),
         None => Ok(Datum::Null),
     }),
-    (3953, |_, args, _| match path(args)? {
-        Some(path) => of_text(text(args, 0)?, &path.each(), true),
+    (3953, |_, args, host| match path(args)? {
+        Some(path) => of_text(text(args, 0)?, &path.each(), true, host),
         None => Ok(Datum::Null),
     }),
-    (3968, |_, args, _| match f::json_path(text(args, 0)?, &[])? {
+    (3968, |_, args, host| match f::json_path(text(args, 0)?, &[], host.encoding())? {
         Some(node) => Ok(Datum::text(f::node_type(&node))),
         None => Ok(Datum::Null),
     }),
@@ -103,8 +104,8 @@ fn path(args: &[Datum<'_>]) -> Result<Option<Path>> {
 }
 
 /// A part of a json text, as a json text or as its own text.
-fn of_text<'a>(whole: &str, path: &[&str], as_text: bool) -> Result<Datum<'a>> {
-    let Some(node) = f::json_path(whole, path)? else { return Ok(Datum::Null) };
+fn of_text<'a>(whole: &str, path: &[&str], as_text: bool, host: &Host) -> Result<Datum<'a>> {
+    let Some(node) = f::json_path(whole, path, host.encoding())? else { return Ok(Datum::Null) };
     if as_text {
         let text = f::node_text(&node);
         return Ok(text.map_or(Datum::Null, |text| Datum::string(text.into_owned())));

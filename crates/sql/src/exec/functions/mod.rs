@@ -3,7 +3,7 @@
 //! - `table.rs`: all of them
 //! - `arguments.rs`: arguments, as analysis has cast them
 //! - `datetime.rs`: dates, times and intervals; `moments.rs`: comparisons of dates and timestamps
-//! - `lengths.rs`: casts to type modifiers
+//! - `lengths.rs`: casts to type modifiers; `encodings.rs`: encodings
 //! - `arrays.rs`: arrays; `bytes.rs`: bytea, bit strings, networks, UUIDs; `json.rs`: JSON
 //! - `math.rs`: numbers; `strings.rs`: texts, `text.rs`: such that can be long
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
@@ -23,6 +23,7 @@ mod bytes;
 mod datetime;
 mod definitions;
 mod descriptions;
+mod encodings;
 mod json;
 mod lengths;
 mod locks;

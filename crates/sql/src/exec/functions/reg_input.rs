@@ -72,7 +72,7 @@ fn type_of(text: &str, host: &mut Host) -> Result<NamedType> {
 
 /// A schema and a name.
 fn name_of(text: &str, host: &Host) -> Result<(Option<String>, String)> {
-    let mut parts = split_name(text)?;
+    let mut parts = split_name(text, host.encoding())?;
     if parts.len() == 3 && parts.first() == Some(&host.identity.database) {
         parts.remove(0);
     }
@@ -195,8 +195,8 @@ fn split_arguments(text: &str) -> Result<(&str, Vec<&str>)> {
 }
 
 /// The only part of a name.
-fn single(text: &str) -> Result<String> {
-    let mut parts = split_name(text)?;
+fn single(text: &str, host: &Host) -> Result<String> {
+    let mut parts = split_name(text, host.encoding())?;
     match (parts.pop(), parts.is_empty()) {
         (Some(name), true) => Ok(name),
         _ => Err(SqlError::new("42602", "invalid name syntax".to_owned())),
@@ -204,7 +204,7 @@ fn single(text: &str) -> Result<String> {
 }
 
 fn role(text: &str, host: &mut Host) -> Result<Oid> {
-    let name = single(text)?;
+    let name = single(text, host)?;
     let found = host.call(|session| session.find_role(Named::Name(&name)))?;
     found.map(|row| row.oid).ok_or_else(|| {
         SqlError::new(state::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
@@ -212,7 +212,7 @@ fn role(text: &str, host: &mut Host) -> Result<Oid> {
 }
 
 fn namespace(text: &str, host: &mut Host) -> Result<Oid> {
-    let name = single(text)?;
+    let name = single(text, host)?;
     host.namespace(&name)?.ok_or_else(|| {
         SqlError::new(state::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
     })
@@ -223,7 +223,9 @@ fn collation(text: &str, host: &mut Host) -> Result<Oid> {
     if let Some(schema) = &schema
         && host.namespace(schema)?.is_none()
     {
-        let message = format!("collation \"{schema}.{name}\" for encoding \"UTF8\" does not exist");
+        let encoding = host.encoding().name();
+        let message =
+            format!("collation \"{schema}.{name}\" for encoding \"{encoding}\" does not exist");
         return Err(SqlError::new(state::UNDEFINED_OBJECT, message));
     }
     let found = collation_named(host.names(), (schema.as_deref(), &name), 0);

@@ -48,7 +48,7 @@ fn access(host: &Host) -> SequenceAccess {
 /// pg_get_serial_sequence(table, column): the name of the sequence that a column owns.
 fn serial_sequence<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let (name, column) = (text(args, 0)?, text(args, 1)?);
-    let (schema, name) = relation_name(name)?;
+    let (schema, name) = relation_name(name, host.encoding())?;
     let Some(table) = host.table(schema.as_deref(), &name)? else {
         let shown = schema.map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
         let message = format!("relation \"{shown}\" does not exist");

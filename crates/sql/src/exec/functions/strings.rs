@@ -15,8 +15,8 @@ pub(super) const TABLE: Area = &[
     (1318, |_, args, _| Ok(count(unpadded(args)?.chars().count()))), // of bpchar
     (1367, |_, args, _| Ok(count(unpadded(args)?.chars().count()))),
     (1372, |_, args, _| Ok(count(unpadded(args)?.chars().count()))),
-    (1374, |_, args, _| Ok(count(text(args, 0)?.len()))), // octet_length
-    (1375, |_, args, _| Ok(count(text(args, 0)?.len()))),
+    (1374, |_, args, host| Ok(count(host.encoding().stored_len(text(args, 0)?)))), // octet_length
+    (1375, |_, args, host| Ok(count(host.encoding().stored_len(text(args, 0)?)))),
     (870, |function, args, _| {
         let text = text(args, 0)?;
         Ok(Datum::string(match &function.collation {
@@ -66,7 +66,7 @@ pub(super) const TABLE: Area = &[
     (880, |_, args, _| Ok(Datum::string(f::rpad(text(args, 0)?, int(args, 1)?, " ")?))),
     (2088, |_, args, _| Ok(owned(f::split_part(text(args, 0)?, text(args, 1)?, int(args, 2)?)?))),
     (1620, |_, args, _| Ok(Datum::Int4(f::ascii(text(args, 0)?)))),
-    (1621, |_, args, _| Ok(Datum::string(f::chr(int(args, 0)?)?))),
+    (1621, |_, args, host| Ok(Datum::string(f::chr(int(args, 0)?, host.encoding())?))),
     (872, |function, args, _| {
         let text = text(args, 0)?;
         let changed = match &function.collation {

@@ -42,6 +42,7 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         super::reg::TABLE,
         super::definitions::TABLE,
         super::descriptions::TABLE,
+        super::encodings::TABLE,
         super::sequences::TABLE,
     ];
     let entry = |session, for_all| {
