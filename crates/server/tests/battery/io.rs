@@ -36,6 +36,7 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
         "io_method=sync",
         "shared_buffers=4MB",
         "wal_sync_method=fdatasync",
+        "pg_prewarm.autoprewarm=off",
     ];
     let server = Forebay::start(&directory, &direct);
     load(&server);
