@@ -357,10 +357,13 @@ mod tests {
     }
 
     #[test]
-    fn defaults_agree_with_the_engines_but_a_server_aborts() {
+    fn defaults_agree_with_the_engines_but_a_server_aborts_and_restarts_warm() {
         let ours = engine_config(&ServerSettings::default());
         assert!(ours.on_fatal.is_some() && EngineConfig::default().on_fatal.is_none());
-        let ours = format!("{:?}", EngineConfig { on_fatal: None, index_compiler: None, ..ours });
+        assert!(ours.autoprewarm && !EngineConfig::default().autoprewarm);
+        let ours =
+            EngineConfig { on_fatal: None, index_compiler: None, autoprewarm: false, ..ours };
+        let ours = format!("{ours:?}");
         assert_eq!(ours, format!("{:?}", EngineConfig::default()));
     }
 }
