@@ -13,7 +13,7 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 2_000;
+pub const SEEDS: u64 = 1_500;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
@@ -27,7 +27,7 @@ const PARTS: [(&str, u64); 15] = [
     ("FOREBAY_SIM_REWRITES", 1_000),
     // Lives of DDL in SQL, and recoveries of such, crashed at some of their calls.
     ("FOREBAY_SIM_DDL", 125),
-    // Workloads crashed at every call: 10 for 2,000 lives.
+    // Workloads crashed at every call: 7 for 1,500 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
@@ -58,7 +58,7 @@ impl Battery {
     /// With `seeds` random lives, from seed `first` on, and the other parts in proportion.
     pub fn new(seeds: u64, first: u64) -> Battery {
         let own = [("FOREBAY_SIM_SEED", first), ("FOREBAY_SIM_RUNS", seeds)];
-        let more = (seeds * 5 / 4).max(1);
+        let more = (seeds * 5 / 3).max(1);
         let shared = [
             ("FOREBAY_SIM_SUBSETS", 8),
             ("FOREBAY_SIM_STRIDE", 1),
