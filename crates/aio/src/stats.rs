@@ -55,15 +55,15 @@ named_enum! {
 named_enum! {
     /// In which context.
     IoContext {
-        /// Large sequential reads.
+        /// Large sequential reads through a small ring.
         BulkRead = "bulkread",
-        /// Large loads.
+        /// Large writes through a ring.
         BulkWrite = "bulkwrite",
         /// Creation of WAL segments.
         Init = "init",
         /// Everything else.
         Normal = "normal",
-        /// Vacuum.
+        /// Vacuum, through its ring.
         Vacuum = "vacuum",
     }
 }
@@ -83,8 +83,7 @@ named_enum! {
         Hit = "hits",
         /// Pages evicted from the pool.
         Evict = "evictions",
-        /// Buffers that bulk work took from the pool's queue of new pages, which is a 16th of the
-        /// pool; those that it took from elsewhere are evictions.
+        /// Buffers of a ring used again.
         Reuse = "reuses",
         /// Syncs, with time.
         Fsync = "fsyncs",

@@ -8,8 +8,6 @@
 
 mod plan;
 mod policies;
-#[cfg(test)]
-mod pool_tests;
 mod report;
 mod run;
 mod synthetic;
