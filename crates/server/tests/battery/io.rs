@@ -34,8 +34,7 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
     let direct = [
         "io_direct=data,wal,wal_init",
         "io_method=sync",
-        // Enough to look ahead: a scan may pin a 32nd of the pool.
-        "shared_buffers=16MB",
+        "shared_buffers=4MB",
         "wal_sync_method=fdatasync",
         "pg_prewarm.autoprewarm=off",
     ];
