@@ -1,5 +1,5 @@
-//! What is known of the relations of a database, for all sessions: tables and sequences, names that
-//! are no relation's (every unqualified name is first looked for in pg_catalog), and schemas.
+//! The relations of a database as all sessions know them: tables and sequences, names that are no
+//! relation's (every unqualified name is first looked for in pg_catalog), and schemas.
 //!
 //! The cache holds only what is committed. A transaction that has changed the catalogs looks past
 //! it until it ends. Its commit takes away what its invalidation messages name, and leaves the
@@ -125,9 +125,9 @@ impl CatalogCache {
         }
     }
 
-    /// Called at the commit of a transaction, with what it makes out of date, and at a change in
-    /// place. The guard is dropped when everyone sees the change, before the transaction's locks
-    /// are released. None: nothing that is known here.
+    /// Begins a change: the commit of a transaction, or an overwrite in place. `messages` say what
+    /// it makes out of date. The caller drops the guard when everyone sees the change, and before
+    /// it releases the transaction's locks. None: nothing here depends on these messages.
     pub fn change(&self, messages: &[Invalidation]) -> Option<Change<'_>> {
         if messages.iter().all(is_harmless) {
             return None;

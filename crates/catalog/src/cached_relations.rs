@@ -132,7 +132,8 @@ impl CachedRelations {
     }
 }
 
-/// What has to go before there is one more: any, as the order of a map is.
+/// Returns the key of an entry to evict, if the map is full: that of the first one in the map's
+/// order, which is arbitrary.
 fn make_room<V>(map: &HashMap<Oid, V>, most: usize) -> Option<Oid> {
     (map.len() >= most).then(|| map.keys().next().copied()).flatten()
 }

@@ -226,7 +226,7 @@ impl Database {
         let announcement = self.announce(class.namespace == PG_CATALOG, &messages);
         let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?, self.encoding)?;
         // Everyone sees the change at once, whatever becomes of the transaction.
-        let _known = self.cache.change(&messages);
+        let _change = self.cache.change(&messages);
         self.change(backend, tx, (&PG_CLASS, &table), class.tid, announcement, change)
     }
 

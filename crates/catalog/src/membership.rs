@@ -1,7 +1,7 @@
 //! Memberships in roles: pg_auth_members.
 //!
-//! Who has the ADMIN option on a role can grant it. So grants of a role depend on each other: one
-//! whose grantor loses that option has to go, too. Grants of one role form no circle.
+//! A role that has the ADMIN option on another one can grant it. So grants of a role depend on each
+//! other: if a grantor loses the option, its grants have to go, too. They form no circle.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_storage::Backend;
@@ -38,14 +38,14 @@ pub struct MemberOptions {
     pub set: Option<bool>,
 }
 
-/// Who becomes a member of a role, or ceases to be one, and by whom. All of them are locked.
+/// A role, the members that it gains or loses, and the grantor. The caller has locked all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership<'a> {
     /// The role.
     pub role: &'a RoleRow,
     /// Its members.
     pub members: &'a [RoleRow],
-    /// Who grants it. Superusers do as the one with whom the cluster was made.
+    /// The grantor. For a superuser this is the bootstrap superuser.
     pub grantor: &'a RoleRow,
 }
 

@@ -38,10 +38,22 @@ impl Item {
     }
 }
 
+/// The elements of an access list. None: it is no array of one dimension without nulls, or has
+/// another length than it says.
 fn items(array: &[u8]) -> Option<Vec<Item>> {
-    let is_empty = array.first_chunk().map(|dimensions| i32::from_le_bytes(*dimensions))? == 0;
-    let items = if is_empty { &[] } else { array.get(HEADER..)? };
-    if !items.len().is_multiple_of(ITEM) {
+    let word = |at: usize| {
+        let word = array.get(at..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*word))
+    };
+    let (dimensions, nulls, element) = (word(0)?, word(4)?, word(8)?);
+    if nulls != 0 || element != oids::ACLITEM {
+        return None;
+    }
+    if dimensions == 0 {
+        return Some(Vec::new());
+    }
+    let (count, items) = (word(12)?, array.get(HEADER..)?);
+    if dimensions != 1 || items.len() != (count as usize).checked_mul(ITEM)? {
         return None;
     }
     items.chunks_exact(ITEM).map(Item::read).collect()
@@ -117,5 +129,15 @@ mod tests {
     fn a_damaged_list_is_an_error() {
         let array = array_of(oids::ACLITEM_ARRAY, oids::ACLITEM, [vec![1; 15]].into_iter());
         assert!(give_privileges(&mut [array], 0, (7, 8)).is_err());
+        let list = array_of(oids::ACLITEM_ARRAY, oids::ACLITEM, [vec![1; 16]].into_iter());
+        let Datum::Array(list) = &list else { panic!("{list:?}") };
+        assert!(items(list.bytes()).is_some());
+        // Two dimensions, nulls, another type, another count; cut off anywhere.
+        for (at, word) in [(0, 2_u32), (4, 24), (8, oids::TEXT), (12, 2), (12, u32::MAX)] {
+            let mut bytes = list.bytes().to_vec();
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            assert_eq!(items(&bytes), None, "{word} at {at}");
+        }
+        assert!((0..list.bytes().len()).all(|end| items(&list.bytes()[..end]).is_none()));
     }
 }

@@ -22,7 +22,7 @@ pub use pool::{
     PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES,
     ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
 };
-pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, load, prewarm};
+pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, load_blocks, prewarm};
 pub use runs::{Merge, RunHost, RunItems, Runs};
 pub use smgr::{
     ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_temp_relations,

@@ -76,7 +76,7 @@ impl Session {
                 self.check_cancel()?;
                 let blocks = pages.iter().map(|page| page.block).take_while(|block| *block < end);
                 let blocks: Vec<u32> = blocks.collect();
-                read += forebay_storage::load(pool, &mut self.backend, (rel, fork), blocks)?;
+                read += forebay_storage::load_blocks(pool, &mut self.backend, (rel, fork), blocks)?;
             }
         }
         Ok(read)

@@ -14,7 +14,7 @@ const NAME: &str = "autoprewarm.blocks";
 const UNFINISHED: &str = "autoprewarm.blocks.tmp";
 /// Bytes that are read or written at once.
 const CHUNK: usize = 1 << 20;
-/// More bytes than a line has.
+/// Most bytes of a line; five numbers have fewer.
 const LONGEST_LINE: usize = 80;
 
 /// What the list is sorted by.
@@ -49,20 +49,18 @@ pub(super) fn write(io: &mut IoBackend, dir: &Path, pages: &[PageTag]) -> Result
     let options = OpenOptions::READ_WRITE.create().truncate();
     let file = io.aio().namespace().open(&unfinished, &options)?;
     let (mut text, mut offset) = (format!("<<{}>>\n", pages.len()), 0);
-    for (n, page) in pages.iter().enumerate() {
-        let (db, spc, rel, fork, block) = key(page);
-        text.push_str(&format!("{db},{spc},{rel},{fork},{block}\n"));
-        if text.len() >= CHUNK || n + 1 == pages.len() {
+    for page in pages {
+        if text.len() >= CHUNK {
             io.write_all_at(&file, offset, &AlignedBuf::copy_of(text.as_bytes())?)?;
             offset += text.len() as u64;
             text.clear();
         }
+        let (db, spc, rel, fork, block) = key(page);
+        text.push_str(&format!("{db},{spc},{rel},{fork},{block}\n"));
     }
-    if !text.is_empty() {
-        io.write_all_at(&file, offset, &AlignedBuf::copy_of(text.as_bytes())?)?;
-    }
+    io.write_all_at(&file, offset, &AlignedBuf::copy_of(text.as_bytes())?)?;
     io.fsync(&file)?;
-    // If the new name gets lost, so be it.
+    // The directory is not synced: after a crash the list before this one may be there again.
     io.aio().namespace().rename(&unfinished, &dir.join(NAME))
 }
 

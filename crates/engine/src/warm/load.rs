@@ -17,11 +17,12 @@ use crate::session::Session;
 /// The database number of what all databases share.
 const SHARED: Oid = 0;
 
-/// What is read, and how much more may be.
+/// A load in progress.
 struct Load<'c> {
     core: &'c Arc<Core>,
-    /// Buffers that were free when it began.
+    /// Buffers that were free when it began, less those that it has filled.
     room: usize,
+    /// Pages that it has read.
     read: u64,
 }
 
@@ -52,8 +53,9 @@ pub(super) fn load(core: &Arc<Core>) {
         }
         match load.database(database, [pages, shared]) {
             Ok(()) => shared = &[],
-            // A database may be gone, or not be understood.
-            Err(error) => tracing::debug!("pages of database {database} are not read: {error}"),
+            // It was dropped.
+            Err(error) if error.sqlstate() == "3D000" => {}
+            Err(error) => tracing::warn!("pages of database {database} are not read: {error}"),
         }
     }
     if !core.warm.is_stopped() {
@@ -65,7 +67,7 @@ pub(super) fn load(core: &Arc<Core>) {
 }
 
 fn read_list(core: &Core) -> Result<Option<BlockList>, BadList> {
-    let io = core.aio.backend(BackendType::AutovacuumWorker)?;
+    let io = core.aio.backend(BackendType::BackgroundWorker)?;
     let most = core.config.shared_buffers;
     block_list::read(&mut Backend::new(io).io, &core.dir, most)
 }

@@ -73,7 +73,7 @@ fn run(core: &Arc<Core>) {
         }
         // The interval may have changed.
         if next.is_some_and(|next| next <= Instant::now()) {
-            match core.aio.backend(BackendType::AutovacuumWorker) {
+            match core.aio.backend(BackendType::BackgroundWorker) {
                 Ok(io) => dump(core, &mut Backend::new(io)),
                 Err(error) => tracing::warn!("could not write down what is in the pool: {error}"),
             }

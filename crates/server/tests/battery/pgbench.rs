@@ -40,7 +40,7 @@ END;
 \\endpipeline
 ";
 
-/// What is run, on a server's port.
+/// pgbench's runs on a server.
 struct Load {
     port: u16,
     scale: u64,

@@ -20,6 +20,12 @@ fn told(line: &str) -> (u64, u64) {
     (numbers[0], numbers[1])
 }
 
+/// How many pages the list names; none if it is not there.
+fn listed_in(data: &Path) -> u64 {
+    let list = fs::read_to_string(data.join(LIST)).unwrap_or_default();
+    list.lines().count().saturating_sub(1) as u64
+}
+
 fn restart(data: &Path) -> (Forebay, (u64, u64)) {
     let server = Forebay::start(data, SETTINGS);
     let line = server.wait_for_line(TOLD);
@@ -83,6 +89,29 @@ fn pages_are_read_again_after_a_restart_of_either_server() {
     assert!(read > all && read <= listed, "PostgreSQL's list: {read} of {listed}");
     assert_eq!(pages(&server), (all, all));
     server.stop();
+
+    // Without a clean stop the list is the last one of those that are written now and then.
+    let now_and_then = [SETTINGS, &["pg_prewarm.autoprewarm_interval=1"]].concat();
+    fs::remove_file(data.join(LIST)).expect("the list of the stop");
+    let server = Forebay::start(&data, &now_and_then);
+    server.query("select pg_prewarm('t')");
+    let begun = Instant::now();
+    while listed_in(&data) < all / 2 {
+        assert!(begun.elapsed() < Duration::from_secs(600), "no list is written");
+        server.query("select 1");
+    }
+    server.kill();
+    let (server, (read, listed)) = restart(&data);
+    assert!(read == listed && read > 500, "{read} of {listed}");
+    server.stop();
+
+    // Turned off, nothing is read and nothing is written.
+    fs::write(data.join(LIST), "left alone").expect("list");
+    let off = [SETTINGS, &["pg_prewarm.autoprewarm=off"]].concat();
+    let server = Forebay::start(&data, &off);
+    assert_eq!(pages(&server).0, 0);
+    server.stop();
+    assert_eq!(fs::read_to_string(data.join(LIST)).expect("list"), "left alone");
 
     // Of another cluster.
     fs::write(data.join(LIST), "<<2>>\n99999,1663,16384,0,0\n5,1663,99999,0,7\n").expect("list");

@@ -29,7 +29,7 @@ impl Session {
         self.answer()
     }
 
-    /// What comes up to ReadyForQuery.
+    /// Reads the messages up to ReadyForQuery.
     fn answer(&mut self) -> Answer {
         let mut answer = Answer::new();
         loop {

@@ -42,13 +42,13 @@ pub fn prewarm(
     match mode {
         PrewarmMode::Prefetch => kernel::prefetch(pool, rel, fork, range),
         PrewarmMode::Read => scratch::read(pool, backend, rel, fork, range),
-        PrewarmMode::Buffer => load(pool, backend, (rel, fork), range),
+        PrewarmMode::Buffer => load_blocks(pool, backend, (rel, fork), range),
     }
 }
 
 /// Reads blocks of a fork into the pool, in the order in which they are given. Returns their
 /// number.
-pub fn load(
+pub fn load_blocks(
     pool: &Arc<BufferPool>,
     backend: &mut Backend,
     (rel, fork): (RelFileLocator, Fork),
