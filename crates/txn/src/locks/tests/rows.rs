@@ -181,6 +181,11 @@ fn a_deadlock_is_searched_for_after_deadlock_timeout() {
             got
         }
     });
+    // B searches once: nobody would find a circle that A closes later, before its day is over.
+    while locks.waiters(OTHER) == 0 {
+        assert!(!waiter.is_finished(), "A does not wait");
+        thread::yield_now();
+    }
     let got = locks.lock(&mut b, TABLE, LockMode::Share, &calm);
     assert!(matches!(got, Err(LockError::Deadlock { .. })), "{got:?}");
     locks.unlock_all(&mut b);
