@@ -55,15 +55,15 @@ named_enum! {
 named_enum! {
     /// In which context.
     IoContext {
-        /// Large sequential reads through a small ring.
+        /// Large sequential reads.
         BulkRead = "bulkread",
-        /// Large writes through a ring.
+        /// Large loads.
         BulkWrite = "bulkwrite",
         /// Creation of WAL segments.
         Init = "init",
         /// Everything else.
         Normal = "normal",
-        /// Vacuum, through its ring.
+        /// Vacuum.
         Vacuum = "vacuum",
     }
 }
@@ -83,7 +83,8 @@ named_enum! {
         Hit = "hits",
         /// Pages evicted from the pool.
         Evict = "evictions",
-        /// Buffers of a ring used again.
+        /// Buffers that bulk work took from the pool's queue of new pages, which is a 16th of the
+        /// pool; those that it took from elsewhere are evictions.
         Reuse = "reuses",
         /// Syncs, with time.
         Fsync = "fsyncs",

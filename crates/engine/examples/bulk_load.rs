@@ -1,7 +1,7 @@
 //! Loads many rows in one transaction.
 //!
-//! Rows go into a batch in their on-disk form. A large batch is inserted page by page through a
-//! small ring of buffers, so that a load does not evict what others use.
+//! Rows go into a batch in their on-disk form. A large batch is inserted page by page as bulk work,
+//! so that a load does not evict what others use.
 //!
 //!     cargo run --release -p forebay-engine --example bulk_load -- DIRECTORY [ROWS]
 

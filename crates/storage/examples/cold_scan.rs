@@ -124,7 +124,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     bench.load(megabytes.parse::<u32>()? * 128)?;
     let blocks = bench.smgr().nblocks(REL, Fork::Main)?;
 
-    for (name, strategy) in [("scan, ring", Strategy::BulkRead), ("scan, pool", Strategy::Normal)] {
+    for (name, strategy) in [("bulk scan", Strategy::BulkRead), ("scan", Strategy::Normal)] {
         let (pool, mut backend) = bench.pool(16_384)?;
         let watch = Watch::new();
         bench.scan(&pool, &mut backend, strategy, false)?;

@@ -98,7 +98,7 @@ impl BufferPool {
         let mut kept = 0;
         for (buf, desc) in self.core.descs.iter().enumerate() {
             if desc.pin_if(0) {
-                kept += usize::from(!self.remove_from_table(buf as u32, DIRTY));
+                kept += usize::from(self.remove_from_table(buf as u32, DIRTY).is_none());
                 self.core.unpin(buf as u32);
             }
         }

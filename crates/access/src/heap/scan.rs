@@ -1,7 +1,8 @@
 //! Sequential scan.
 //!
-//! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
-//! quarter of the pool goes through a ring of buffers.
+//! Blocks come from a read stream, which reads ahead and combines neighbours. The scan of a table
+//! larger than a quarter of the pool is a bulk read: it evicts only pages that are idle, or used
+//! more rarely than its own.
 //!
 //! The scan copies a page under its content lock, and returns the visible tuples of the copy. So it
 //! holds no lock and no pin between calls, and may rest for as long as its reader likes. A tuple

@@ -16,7 +16,7 @@ use crate::nbtree::{Insertion, NewRow, UniqueCheck, form_index_tuple};
 
 /// Chunks that are inserted together: half a megabyte.
 const CHUNKS_AT_ONCE: usize = 256;
-/// A value of more chunks goes through a ring of buffers.
+/// A value of more chunks is stored as bulk work.
 const MANY_CHUNKS: usize = 32;
 
 /// Puts values into a TOAST table, in the name of a command.

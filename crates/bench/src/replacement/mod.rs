@@ -8,6 +8,8 @@
 
 mod plan;
 mod policies;
+#[cfg(test)]
+mod pool_tests;
 mod report;
 mod run;
 mod synthetic;

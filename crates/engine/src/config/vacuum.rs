@@ -40,7 +40,8 @@ pub struct VacuumSettings {
     pub cost_page_dirty: u32,
     /// Whether its rests are timed (track_cost_delay_timing).
     pub track_delays: bool,
-    /// kB of buffers that vacuum uses; 0: all (vacuum_buffer_usage_limit).
+    /// kB of pages that vacuum lets lie before it writes them (vacuum_buffer_usage_limit). 0: it
+    /// writes none early, and its pages may evict others' pages.
     pub buffer_usage_limit: u32,
     /// Reads in flight (maintenance_io_concurrency).
     pub io_concurrency: usize,

@@ -16,7 +16,7 @@ use super::index_entries::Entries;
 use super::state::{Session, no_transaction};
 use crate::error::EngineError;
 
-/// A batch of at least this many bytes goes through a ring of buffers.
+/// A batch of at least this many bytes is a bulk load.
 const BULK_BYTES: usize = 64 << 10;
 
 /// Rows to be inserted into a table, already as tuples.

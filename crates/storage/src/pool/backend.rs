@@ -1,7 +1,9 @@
-//! One thread's context: its I/O handles, its read policy and the buffer rings of its plain reads.
+//! One thread's context: its I/O handles, its read policy, the uses of pages that it has counted,
+//! and what it writes behind itself.
 
 use super::damage::{ReadPolicy, ReadWarning, WarningList};
-use super::strategy::{Ring, Strategy};
+use super::time::Uses;
+use super::trail::Trails;
 use crate::progress::Progress;
 use forebay_aio as aio;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ pub struct Backend {
     /// Where its long commands show how far they have come.
     pub progress: Arc<Progress>,
     pub(crate) warnings: WarningList,
-    rings: [Ring; 3],
+    pub(super) trails: Trails,
+    pub(super) uses: Uses,
 }
 
 impl Backend {
@@ -26,7 +29,8 @@ impl Backend {
             policy: ReadPolicy::default(),
             progress: Arc::default(),
             warnings: WarningList::default(),
-            rings: Default::default(),
+            trails: Trails::default(),
+            uses: Uses::default(),
         }
     }
 
@@ -34,29 +38,6 @@ impl Backend {
     /// warning of a read whose pages were never waited for may come with a later call.
     pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
         std::mem::take(&mut *self.warnings.lock())
-    }
-
-    /// Takes the ring of a strategy out, for an access to a pool of `buffers` buffers.
-    pub(crate) fn take_ring(&mut self, strategy: Strategy, buffers: usize) -> Ring {
-        let mut ring = self.ring(strategy).map(std::mem::take).unwrap_or_default();
-        ring.prepare(strategy, buffers);
-        ring
-    }
-
-    /// Puts a ring back after the access.
-    pub(crate) fn put_ring(&mut self, strategy: Strategy, ring: Ring) {
-        if let Some(place) = self.ring(strategy) {
-            *place = ring;
-        }
-    }
-
-    fn ring(&mut self, strategy: Strategy) -> Option<&mut Ring> {
-        match strategy {
-            Strategy::Normal => None,
-            Strategy::BulkRead => Some(&mut self.rings[0]),
-            Strategy::BulkWrite => Some(&mut self.rings[1]),
-            Strategy::Vacuum { .. } => Some(&mut self.rings[2]),
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The pool itself: its parts, and what its operations have in common.
 
 use super::backend::Backend;
-use super::cache_line::CacheLine;
 use super::cleaner_wakeup::CleanerWakeup;
 use super::complete::{ReadCompletion, WriteCompletion};
 use super::config::PoolConfig;
@@ -9,14 +8,16 @@ use super::core::Core;
 use super::counters::{Counters, PoolStats};
 use super::damage::{ChecksumFailures, FailureCounts, ReadPolicy};
 use super::desc::Descriptor;
+use super::ghosts::Ghosts;
 use super::pins::{PinGrant, PinPermit};
+use super::places::Places;
 use super::strategy::Strategy;
 use super::table::PageTable;
+use super::time::PoolTime;
 use super::wal_flush::WalFlush;
 use crate::error::StorageError;
 use crate::smgr::Smgr;
 use forebay_aio::sync::OnceLock;
-use forebay_aio::sync::atomic::AtomicU64;
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
 use std::sync::Arc;
@@ -30,8 +31,9 @@ pub struct BufferPool {
     /// Whether it is temporary or traced, so that accesses are not what their callers ask for.
     pub(super) special: bool,
     pub(super) table: PageTable,
-    /// The position of the clock's hand. It is never reset.
-    pub(crate) hand: CacheLine<AtomicU64>,
+    pub(crate) time: PoolTime,
+    pub(crate) places: Places,
+    pub(super) ghosts: Ghosts,
     pub(crate) cleaner_wakeup: CleanerWakeup,
     pub(crate) counters: Counters,
     pub(super) wal: OnceLock<Arc<dyn WalFlush>>,
@@ -78,9 +80,14 @@ impl BufferPool {
             aio.register_memory(&region);
         }
         let core = Core::new(&config, region, &aio, &smgr, checksum_failures);
+        let places = Places::new(config.buffers);
+        (0..places.queue())
+            .for_each(|turn| core.descs[places.in_queue(turn) as usize].enter_queue());
         Ok(Arc::new(BufferPool {
             table: PageTable::new(config.buffers),
-            hand: CacheLine(AtomicU64::new(0)),
+            time: PoolTime::new(config.buffers),
+            ghosts: Ghosts::new(config.buffers),
+            places,
             cleaner_wakeup: CleanerWakeup::new(),
             counters: Counters::default(),
             wal: OnceLock::new(),
@@ -183,7 +190,8 @@ impl BufferPool {
         self.smgr.object()
     }
 
-    /// The strategy to follow. A pool of temporary relations needs no rings, since it has one user.
+    /// The strategy to follow. A pool of temporary relations has one user, whose bulk work has
+    /// nobody to give way to.
     pub(crate) fn effective(&self, strategy: Strategy) -> Strategy {
         if self.smgr.is_temporary() { Strategy::Normal } else { strategy }
     }

@@ -7,12 +7,14 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 pub struct PoolStats {
     /// Searches for a buffer to hold another page (buffers_alloc).
     pub allocated: u64,
-    /// Dirty victims that the clock's hand met, and whose writes it started.
+    /// Buffers that were taken from the queue of new pages; the others are from the clock.
+    pub from_queue: u64,
+    /// Dirty victims that a search met, and whose writes it started.
     pub victims_dirty: u64,
     /// How often a backend that needed a buffer waited for a victim's write.
     pub victims_waited: u64,
-    /// How often a ring had to wait for the write of its next buffer.
-    pub ring_waited: u64,
+    /// How often bulk work waited for a page that it had filled to be written.
+    pub bulk_waited: u64,
     /// How often a backend waited because all buffers were pinned.
     pub pin_waits: u64,
     /// How often a backend that extended a relation was served by another one.
@@ -28,9 +30,10 @@ pub struct PoolStats {
 #[repr(align(64))]
 pub(crate) struct Counters {
     pub(crate) allocated: Counter,
+    pub(crate) from_queue: Counter,
     pub(crate) victims_dirty: Counter,
     pub(crate) victims_waited: Counter,
-    pub(crate) ring_waited: Counter,
+    pub(crate) bulk_waited: Counter,
     pub(crate) extensions_joined: Counter,
     pub(crate) cleaned: Counter,
     pub(crate) clean_limited: Counter,
@@ -54,9 +57,10 @@ impl Counters {
     pub(crate) fn read(&self, pin_waits: u64) -> PoolStats {
         PoolStats {
             allocated: self.allocated.get(),
+            from_queue: self.from_queue.get(),
             victims_dirty: self.victims_dirty.get(),
             victims_waited: self.victims_waited.get(),
-            ring_waited: self.ring_waited.get(),
+            bulk_waited: self.bulk_waited.get(),
             pin_waits,
             extensions_joined: self.extensions_joined.get(),
             cleaned: self.cleaned.get(),

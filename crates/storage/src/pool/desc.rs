@@ -2,12 +2,15 @@
 //! content lock and the I/O in progress.
 //!
 //! ```text
-//!   state:  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
+//!           63               42 41               31 30     21 20      18 17            0
+//!   state:  | round of I/O (22) | epoch of use (11) | flags (10) | class (3) | refcount (18) |
 //! ```
 //!
 //! Who may change what:
 //! - The tag changes only while one thread owns the buffer: refcount 1 and not TAG_VALID. So the
 //!   tag is stable for holders of a pin that was taken while TAG_VALID was set.
+//! - The class and the epoch of the last use are set by every pin that is a use, with the same
+//!   compare-and-swap; see `usage`. They are hints: a use that overtakes another one may be lost.
 //! - `next` is the link of a chain in the page table. It changes under the lock of the chain's
 //!   bucket.
 //! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed.
@@ -21,6 +24,8 @@
 //! or the lock and sees WAITERS wakes the sleepers. If an I/O is in progress, a waiter completes it
 //! through its wait reference instead.
 
+use super::trace_format::AccessKind;
+use super::usage::{CLASS_MASK, Class, EPOCH_MASK, OLD, QUEUED, Use, elapsed, last_use, used_in};
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_aio::{Errno, WaitRef};
@@ -30,36 +35,44 @@ use forebay_format::{Fork, PageTag, RelFileLocator};
 pub(crate) const REF_ONE: u64 = 1;
 /// The bits of the reference count.
 pub(crate) const REF_MASK: u64 = (1 << 18) - 1;
-/// One step of the usage count.
-pub(crate) const USAGE_ONE: u64 = 1 << 18;
-/// The bits of the usage count.
-pub(crate) const USAGE_MASK: u64 = 0xF << 18;
-/// The limit of the usage count, in steps.
-pub(crate) const USAGE_MAX: u64 = 5;
 /// The tag is set, and the page table contains the buffer.
-pub(crate) const TAG_VALID: u64 = 1 << 22;
+pub(crate) const TAG_VALID: u64 = 1 << 21;
 /// The page is in memory.
-pub(crate) const VALID: u64 = 1 << 23;
+pub(crate) const VALID: u64 = 1 << 22;
 /// The page is newer than the file.
-pub(crate) const DIRTY: u64 = 1 << 24;
+pub(crate) const DIRTY: u64 = 1 << 23;
 /// A read or an extension is filling the page.
-pub(crate) const READING: u64 = 1 << 25;
+pub(crate) const READING: u64 = 1 << 24;
 /// The page is being written; the I/O owns the share-exclusive lock.
-pub(crate) const WRITING: u64 = 1 << 26;
+pub(crate) const WRITING: u64 = 1 << 25;
 /// The last I/O on the page failed.
-pub(crate) const IO_ERROR: u64 = 1 << 27;
+pub(crate) const IO_ERROR: u64 = 1 << 26;
 /// A thread sleeps until this buffer changes.
-pub(crate) const WAITERS: u64 = 1 << 28;
+pub(crate) const WAITERS: u64 = 1 << 27;
 /// A backend waits for the cleanup lock: until its pin is the only one.
-pub(crate) const CLEANUP_WANTED: u64 = 1 << 29;
+pub(crate) const CLEANUP_WANTED: u64 = 1 << 28;
 /// A thread waits for any buffer, and is woken when this buffer's last pin is released.
-pub(crate) const BUFFER_WANTED: u64 = 1 << 30;
+pub(crate) const BUFFER_WANTED: u64 = 1 << 29;
 /// The pool is gone, and pins on this buffer keep its memory.
-pub(crate) const ORPHAN: u64 = 1 << 31;
+pub(crate) const ORPHAN: u64 = 1 << 30;
 /// The flags that the release of a pin must not overlook.
 const ATTENTION: u64 = WAITERS | CLEANUP_WANTED | BUFFER_WANTED | ORPHAN;
 /// One I/O. The bits from here on number the I/Os, and wrap around.
-const ROUND_ONE: u64 = 1 << 40;
+const ROUND_ONE: u64 = 1 << 42;
+
+/// The parts of the state word fill it, and don't overlap.
+const _: () = {
+    let parts =
+        [REF_MASK, CLASS_MASK, ORPHAN * 2 - TAG_VALID, EPOCH_MASK, ROUND_ONE.wrapping_neg()];
+    let (mut at, mut n) = (0, 0);
+    while n < parts.len() {
+        let bits = parts[n].count_ones();
+        assert!(parts[n].trailing_zeros() == at && parts[n].leading_zeros() + bits + at == 64);
+        at += bits;
+        n += 1;
+    }
+    assert!(at == 64);
+};
 
 /// No buffer; it ends a chain.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -69,19 +82,20 @@ pub(crate) const fn refcount(state: u64) -> u64 {
     state & REF_MASK
 }
 
-/// Returns the usage count of a state word.
-pub(crate) const fn usage(state: u64) -> u64 {
-    (state & USAGE_MASK) / USAGE_ONE
-}
+/// The bits of the fork's number beside the epoch of arrival.
+const FORK_MASK: u32 = 0xff;
+/// The lowest bit of the epoch of arrival.
+const ARRIVAL_AT: u32 = 8;
 
 /// The descriptor of a buffer.
 #[repr(align(64))]
 pub(crate) struct Descriptor {
-    /// Reference count, usage count, flags, round.
+    /// Reference count, class, flags, epoch, round.
     pub(crate) state: AtomicU64,
     /// spc and db, rel and block.
     tag: [AtomicU64; 2],
-    fork: AtomicU32,
+    /// The fork, and the lowest bits of the epoch in which the page came.
+    fork_and_arrival: AtomicU32,
     /// The content lock; see `locking`.
     pub(super) lock: AtomicU32,
     /// The next buffer of a chain in the page table, or [`NONE`].
@@ -198,7 +212,7 @@ impl Descriptor {
         Descriptor {
             state: AtomicU64::new(0),
             tag: [AtomicU64::new(0), AtomicU64::new(0)],
-            fork: AtomicU32::new(0),
+            fork_and_arrival: AtomicU32::new(0),
             lock: AtomicU32::new(0),
             next: AtomicU32::new(NONE),
             io: Mutex::new(IoSlot::NONE),
@@ -229,7 +243,7 @@ impl Descriptor {
     /// otherwise it is a hint.
     pub(crate) fn tag(&self) -> PageTag {
         let [a, b] = [0, 1].map(|i| self.tag[i].load(Ordering::Relaxed));
-        let number = self.fork.load(Ordering::Relaxed) as u8;
+        let number = (self.fork_and_arrival.load(Ordering::Relaxed) & FORK_MASK) as u8;
         let fork = Fork::from_number(number).expect("only `set_tag` stores a fork's number");
         PageTag {
             rel: RelFileLocator { spc: (a >> 32) as u32, db: a as u32, rel: (b >> 32) as u32 },
@@ -243,32 +257,40 @@ impl Descriptor {
         let [a, b] = tag_words(tag);
         self.tag[1].load(Ordering::Relaxed) == b
             && self.tag[0].load(Ordering::Relaxed) == a
-            && self.fork.load(Ordering::Relaxed) == u32::from(tag.fork.number())
+            && self.fork_and_arrival.load(Ordering::Relaxed) & FORK_MASK
+                == u32::from(tag.fork.number())
     }
 
-    /// Sets the tag. Only the buffer's owner may do so.
+    /// Returns the lowest bits of the epoch in which the page came; as certain as [`Self::tag`].
+    pub(crate) fn arrival(&self) -> u64 {
+        u64::from(self.fork_and_arrival.load(Ordering::Relaxed) >> ARRIVAL_AT)
+    }
+
+    /// Sets the tag, and the epoch of arrival to that in the state word. Only the buffer's owner
+    /// may do so.
     pub(crate) fn set_tag(&self, tag: &PageTag) {
         debug_assert!(refcount(self.load()) == 1 && self.load() & TAG_VALID == 0);
         let [a, b] = tag_words(tag);
         self.tag[0].store(a, Ordering::Relaxed);
         self.tag[1].store(b, Ordering::Relaxed);
-        self.fork.store(u32::from(tag.fork.number()), Ordering::Relaxed);
+        let arrival = (last_use(self.load()) as u32) << ARRIVAL_AT;
+        let fork = u32::from(tag.fork.number());
+        self.fork_and_arrival.store(arrival | fork, Ordering::Relaxed);
     }
 
     // ---- pins
 
-    /// Pins a buffer that has a tag, and returns the state before. The usage count rises by one,
-    /// for a ring's access only from 0 to 1. Unless the caller holds the lock of the tag's bucket,
-    /// it must compare the tag afterwards.
-    pub(crate) fn pin(&self, ring: bool) -> Option<u64> {
-        let limit = if ring { 1 } else { USAGE_MAX };
+    /// Pins a buffer that has a tag, and returns the state before. Without a use the class and the
+    /// epoch stay the same. Unless the caller holds the lock of the tag's bucket, it must compare
+    /// the tag afterwards.
+    pub(crate) fn pin(&self, used: Option<Use>) -> Option<u64> {
         let mut old = self.state.load(Ordering::Relaxed);
         while old & TAG_VALID != 0 {
             debug_assert!(refcount(old) < REF_MASK);
-            let bump = if usage(old) < limit { USAGE_ONE } else { 0 };
+            let marked = used.map_or(old, |used| used.mark(old));
             match self.state.compare_exchange_weak(
                 old,
-                old + REF_ONE + bump,
+                marked + REF_ONE,
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             ) {
@@ -279,14 +301,13 @@ impl Descriptor {
         None
     }
 
-    /// Pins the buffer if its state contains TAG_VALID and all of `required`. The usage count stays
-    /// the same.
+    /// Pins the buffer if its state contains TAG_VALID and all of `required`. This is no use.
     pub(crate) fn pin_if(&self, required: u64) -> bool {
         let required = required | TAG_VALID;
         self.pin_where(|s| s & required == required)
     }
 
-    /// Pins the buffer if its state passes the test. The usage count stays the same.
+    /// Pins the buffer if its state passes the test. This is no use.
     pub(crate) fn pin_where(&self, passes: impl Fn(u64) -> bool) -> bool {
         let pin = |s| passes(s).then_some(s + REF_ONE);
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pin).is_ok()
@@ -337,6 +358,40 @@ impl Descriptor {
         let old = self.state.fetch_sub(REF_ONE, Ordering::SeqCst);
         debug_assert!(refcount(old) > 0, "unpin of an unpinned buffer");
         old
+    }
+
+    /// Pins an unpinned buffer, if its state is still this one.
+    pub(crate) fn claim(&self, state: u64) -> bool {
+        let pinned = state + REF_ONE;
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        refcount(state) == 0 && self.state.compare_exchange(state, pinned, success, failure).is_ok()
+    }
+
+    /// Sets class and epoch for a page that comes to a buffer of the caller's. In the queue it is
+    /// `access` that counts, and on the clock `class`.
+    pub(crate) fn expect(&self, access: AccessKind, class: Class, epoch: u64) {
+        self.update(|s| {
+            let queued = s & QUEUED != 0;
+            used_in(if queued { Class::Queued(access) } else { class }.put(s), epoch)
+        });
+    }
+
+    /// Moves a buffer of the caller's from the clock to the queue.
+    pub(crate) fn enter_queue(&self) {
+        self.update(|s| Class::Queued(AccessKind::Normal).put(s));
+    }
+
+    /// Moves a page from the queue to the clock, where it has this class.
+    pub(crate) fn leave_queue(&self, class: Class) {
+        self.update(|s| if s & QUEUED != 0 { class.put(s) } else { s });
+    }
+
+    /// Makes an age that has grown beyond [`OLD`] that age again, before it wraps around.
+    pub(crate) fn keep_old(&self, now: u64) {
+        let is_older = |s: u64| s & TAG_VALID != 0 && elapsed(now, last_use(s)) > OLD;
+        if is_older(self.state.load(Ordering::Relaxed)) {
+            self.update(|s| if is_older(s) { used_in(s, now.wrapping_sub(OLD)) } else { s });
+        }
     }
 
     /// Takes ownership of an unused buffer, as the search for a victim does.

@@ -115,7 +115,7 @@ impl BufferPool {
         if !desc.pin_if(0) {
             return;
         }
-        while doomed(&desc.tag()) && !self.remove_from_table(buf, 0) {
+        while doomed(&desc.tag()) && self.remove_from_table(buf, 0).is_none() {
             self.await_unpinned(io, buf, desc);
         }
         self.core.unpin(buf);

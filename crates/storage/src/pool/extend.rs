@@ -12,7 +12,7 @@ use super::backend::Backend;
 use super::buffer_pool::BufferPool;
 use super::desc::{IO_ERROR, READING, VALID};
 use super::guard::Pinned;
-use super::strategy::{Ring, Strategy};
+use super::strategy::Strategy;
 use super::table;
 use super::trace_format::Manner;
 use crate::error::StorageError;
@@ -35,12 +35,10 @@ impl BufferPool {
     ) -> Result<Vec<Pinned>, StorageError> {
         backend.io.submit();
         let strategy = self.effective(strategy);
-        let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
+        let pool = self.config.buffers;
+        let most = (pool / 8).min(strategy.most_pins(pool)).clamp(1, 1024) as u32;
         let mut grant = self.pin_grant(backend, n.clamp(1, most));
-        let mut ring = backend.take_ring(strategy, self.config.buffers);
-        let victims = self.zeroed_victims(&mut backend.io, grant.left(), strategy, &mut ring);
-        backend.put_ring(strategy, ring);
-        let victims = victims?;
+        let victims = self.zeroed_victims(backend, grant.left(), strategy)?;
 
         // This backend may wait for another one, so it leaves nothing staged.
         backend.io.submit();
@@ -137,14 +135,15 @@ impl BufferPool {
     /// Finds and zeroes up to `n` victims, at least one.
     fn zeroed_victims(
         &self,
-        io: &mut aio::IoBackend,
+        backend: &mut Backend,
         n: u32,
         strategy: Strategy,
-        ring: &mut Ring,
     ) -> Result<Vec<u32>, StorageError> {
         let mut victims = Vec::with_capacity(n as usize);
         while victims.len() < n as usize {
-            let found = self.take_victim(io, strategy, ring, victims.is_empty());
+            self.begin_use(backend, strategy);
+            // A new page has no ghost.
+            let found = self.take_victim(backend, strategy, None, victims.is_empty());
             let found = found.inspect_err(|_| victims.drain(..).for_each(|b| self.core.unpin(b)));
             let Some(buf) = found? else { break };
             self.zero_owned(buf);
@@ -166,7 +165,8 @@ impl BufferPool {
         let mut failure = None;
         for (i, buf) in victims.into_iter().enumerate() {
             let tag = PageTag { block: first.block + i as u32, ..first };
-            let Some((other, _)) = self.install(buf, &tag, table::hash_tag(&tag), VALID) else {
+            let Some((other, _)) = self.install(buf, &tag, table::hash_tag(&tag), VALID, None)
+            else {
                 pages.push(buf);
                 continue;
             };
@@ -228,8 +228,7 @@ impl BufferPool {
         self.make_room_for(backend, &tag)?;
         self.admit(backend, &tag, Strategy::Normal);
         let permit = self.pin_permit(backend);
-        let pinned =
-            self.pin_block(&mut backend.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
+        let pinned = self.pin_block(backend, &tag, Strategy::Normal, true)?;
         let (buf, _) = pinned.expect("a search that may wait finds a buffer");
         let pin = Pinned::new(permit, buf);
         if self.zero_unless_valid(&mut backend.io, buf) {

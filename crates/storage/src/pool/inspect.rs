@@ -7,7 +7,8 @@
 
 use super::backend::Backend;
 use super::buffer_pool::BufferPool;
-use super::desc::{DIRTY, Descriptor, USAGE_MAX, VALID, refcount, usage};
+use super::desc::{DIRTY, Descriptor, TAG_VALID, VALID, refcount};
+use super::usage::{QUEUED, USAGE_MAX, usage};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_format::page::stored_checksum;
 use forebay_format::{Page, PageBytes, PageTag, checksum};
@@ -30,7 +31,9 @@ pub struct BufferPage {
     pub valid: bool,
     /// Whether the page is newer than its file.
     pub dirty: bool,
-    /// The usage count, from 0 to 5.
+    /// The usage count, from 0 to 5: an estimate of how long the page will stay. 0: it was not used
+    /// while 16 pools of pages were read. 1: not since it came. 2: again by bulk accesses only. 3
+    /// to 5: again by others, and lately before a pool, a quarter of a pool, or less was read.
     pub usage: u8,
     /// Pins on it, including those of I/O in flight.
     pub pins: u32,
@@ -105,9 +108,14 @@ impl BufferPool {
             tag,
             valid: state & VALID != 0,
             dirty: state & DIRTY != 0,
-            usage: usage(state) as u8,
+            usage: self.usage(state) as u8,
             pins: (refcount(state) - 1) as u32,
         })
+    }
+
+    /// The usage count of a buffer in this state; 0 for a free one.
+    fn usage(&self, state: u64) -> u64 {
+        if state & TAG_VALID == 0 { 0 } else { usage(state, self.time.epoch()) }
     }
 
     fn states(&self) -> impl Iterator<Item = u64> + '_ {
@@ -125,7 +133,7 @@ impl BufferPool {
                 continue;
             }
             sum.used += 1;
-            usages += usage(state);
+            usages += self.usage(state);
             sum.dirty += u32::from(state & DIRTY != 0);
         }
         sum.usage = (sum.used > 0).then(|| usages as f64 / f64::from(sum.used));
@@ -136,12 +144,25 @@ impl BufferPool {
     pub fn usage_counts(&self) -> [UsageCount; USAGE_MAX as usize + 1] {
         let mut counts = [UsageCount::default(); USAGE_MAX as usize + 1];
         for state in self.states() {
-            let count = &mut counts[usage(state).min(USAGE_MAX) as usize];
+            let count = &mut counts[self.usage(state) as usize];
             count.buffers += 1;
             count.dirty += u32::from(state & DIRTY != 0);
             count.pinned += u32::from(refcount(state) > 0);
         }
         counts
+    }
+
+    /// Whether every buffer has one place, on the clock or in the queue, and its class says which.
+    /// For tests, when nobody uses the pool.
+    #[doc(hidden)]
+    pub fn has_sound_places(&self) -> bool {
+        let [on_clock, in_queue] = self.places.all();
+        let is_queued = |buf: &u32| self.desc(*buf).load() & QUEUED != 0;
+        let mut all = [&on_clock[..], &in_queue].concat();
+        all.sort_unstable();
+        !on_clock.iter().any(is_queued)
+            && in_queue.iter().all(is_queued)
+            && all.into_iter().eq(0..self.core.descs.len() as u32)
     }
 
     /// Computes the checksum of every valid page in memory. If the page is clean, compares it with

@@ -4,52 +4,58 @@
 //! pin keeps the tag from changing.
 
 use super::buffer_pool::BufferPool;
-use super::desc::{TAG_VALID, USAGE_ONE, VALID};
+use super::desc::{TAG_VALID, VALID};
 use super::guard::Pinned;
 use super::table;
+use super::usage::Use;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::PageTag;
 use std::sync::Arc;
 
 impl BufferPool {
-    /// Pins a page if it is in memory.
+    /// Pins a page if it is in memory. For the replacement this is no use of the page.
     pub fn lookup(self: &Arc<Self>, tag: &PageTag) -> Option<Pinned> {
         let hash = table::hash_tag(tag);
-        let (buf, valid) = self.pin_cached(tag, hash, true)?;
+        let (buf, valid) = self.pin_cached(tag, hash, None)?;
         let pin = Pinned::uncounted(&self.core, buf);
         valid.then_some(pin)
     }
 
     /// Pins a page that the table contains, and tells whether it is valid.
-    pub(crate) fn pin_if_cached(&self, tag: &PageTag, ring: bool) -> Option<(u32, bool)> {
-        self.pin_cached(tag, table::hash_tag(tag), ring)
+    pub(crate) fn pin_if_cached(&self, tag: &PageTag, used: Option<Use>) -> Option<(u32, bool)> {
+        self.pin_cached(tag, table::hash_tag(tag), used)
     }
 
     /// As [`Self::pin_if_cached`], for a caller that has the hash.
-    pub(super) fn pin_cached(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
+    pub(super) fn pin_cached(
+        &self,
+        tag: &PageTag,
+        hash: u64,
+        used: Option<Use>,
+    ) -> Option<(u32, bool)> {
         if let Some(buf) = self.table.hint(&self.core.descs, hash, tag) {
             let desc = self.desc(buf);
-            if let Some(state) = desc.pin(ring) {
+            if let Some(state) = desc.pin(used) {
                 if desc.has_tag(tag) {
                     return Some((buf, state & VALID != 0));
                 }
                 self.core.unpin(buf);
             }
         }
-        self.pin_known(tag, hash, ring)
+        self.pin_known(tag, hash, used)
     }
 
     /// The same under the bucket's lock. A page that it does not find is not in memory.
     #[cold]
-    fn pin_known(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
+    fn pin_known(&self, tag: &PageTag, hash: u64, used: Option<Use>) -> Option<(u32, bool)> {
         let bucket = self.table.lock(&self.core.descs, hash);
         let buf = bucket.find(tag)?;
-        let state = self.desc(buf).pin(ring)?;
+        let state = self.desc(buf).pin(used)?;
         Some((buf, state & VALID != 0))
     }
 
-    /// Pins a page's buffer if the table contains it and its state passes the test. The usage count
-    /// stays the same.
+    /// Pins a page's buffer if the table contains it and its state passes the test. This is no use
+    /// of the page.
     pub(super) fn pin_cached_if(&self, tag: &PageTag, passes: impl Fn(u64) -> bool) -> Option<u32> {
         let buf = self.table.hint(&self.core.descs, table::hash_tag(tag), tag)?;
         let desc = self.desc(buf);
@@ -61,7 +67,7 @@ impl BufferPool {
         pinned.then_some(buf)
     }
 
-    /// Gives an owned buffer a tag and adds it to the table, with `flags` set. If the table already
+    /// Gives a victim a tag and adds it to the table, with `flags` set. If the table already
     /// contains the page, pins that buffer instead, and returns it and whether it is valid.
     pub(super) fn install(
         &self,
@@ -69,16 +75,17 @@ impl BufferPool {
         tag: &PageTag,
         hash: u64,
         flags: u64,
+        used: Option<Use>,
     ) -> Option<(u32, bool)> {
         let bucket = self.table.lock(&self.core.descs, hash);
         if let Some(buf) = bucket.find(tag)
-            && let Some(state) = self.desc(buf).pin(false)
+            && let Some(state) = self.desc(buf).pin(used)
         {
             return Some((buf, state & VALID != 0));
         }
         let desc = self.desc(victim);
         desc.set_tag(tag);
-        desc.state.fetch_or(TAG_VALID | USAGE_ONE | flags, Ordering::SeqCst);
+        desc.state.fetch_or(TAG_VALID | flags, Ordering::SeqCst);
         bucket.insert(victim);
         None
     }

@@ -11,8 +11,9 @@
 //! | `traced` | what a traced pool records |
 //! | `prefetch` | [`Prefetched`]: reading pages ahead without keeping a pin |
 //! | `read` | pinning pages, and starting and awaiting their reads |
-//! | `victim` | the search for a buffer for a new page: rings and the clock sweep |
+//! | `victim` | the search for a buffer for a new page |
 //! | `victim_writes` | writes that make buffers reusable |
+//! | `uses` | counting uses and misses, with which time passes |
 //! | `run` | neighbouring dirty pages, written by one I/O |
 //! | `lookup` | finding and pinning pages in memory; giving a buffer a page |
 //! | `buffer_pool` | [`BufferPool`] itself |
@@ -24,17 +25,23 @@
 //! | `backend` | [`Backend`]: a thread's context, passed down as `&mut` |
 //! | `config` | [`PoolConfig`] |
 //! | `trace` | [`PageTrace`]: recording which pages are pinned, for developers |
-//! | `trace_format` | [`TraceReader`], [`PageReference`]: a trace in a file |
 //! | `wal_flush` | [`WalFlush`]: the write-ahead log, as far as the pool needs it |
 //! | `damage` | [`ReadPolicy`], [`ReadWarning`]: damaged pages, and their number |
 //! | `counters` | [`PoolStats`]: buffer replacement in numbers |
 //! | `cleaner_wakeup` | waking the cleaner |
-//! | `strategy` | [`Strategy`] and its rings |
+//! | `trail` | what a load or vacuum has filled, to be written behind it |
+//! | `strategy` | [`Strategy`]: what an access is for |
+//! | `places` | the clock and the queue: which buffers are there, and whose turn it is |
+//! | `ghosts` | when pages that have left were used last |
+//! | `time` | time, which passes with misses and uses; its epochs |
 //! | `table` | which buffer contains a page |
 //! | `budget` | how many pins each backend may hold, and waiting for one |
 //! | `cleanup_waiters` | [`Latch`]; who waits for the cleanup lock of a page |
 //! | `parking` | where threads sleep until a buffer changes |
 //! | `desc` | a buffer's descriptor: state word, tag, pins, I/O in progress |
+//! | `newcomer` | which page gives way to which |
+//! | `usage` | the class of a buffer and the epoch of its last use, in its state word |
+//! | `trace_format` | [`TraceReader`], [`PageReference`]: a trace in a file |
 //! | `cache_line` | a value in a cache line of its own |
 
 mod backend;
@@ -51,21 +58,28 @@ mod damage;
 pub(crate) mod desc;
 mod discard;
 mod extend;
+mod ghosts;
 mod guard;
 mod inspect;
 mod locking;
 mod lookup;
+mod newcomer;
 mod parking;
 mod pins;
+mod places;
 mod prefetch;
 mod read;
 mod readback;
 mod run;
 mod strategy;
 mod table;
+mod time;
 mod trace;
 mod trace_format;
 mod traced;
+mod trail;
+mod usage;
+mod uses;
 mod victim;
 mod victim_writes;
 mod wal_flush;
@@ -88,5 +102,5 @@ pub use wal_flush::WalFlush;
 pub(crate) use cleaner_wakeup::NEVER;
 pub(crate) use read::{Slot, SlotState};
 pub(crate) use run::Run;
-pub(crate) use strategy::Ring;
+pub(crate) use usage::{Class, age};
 pub(crate) use victim::Claim;

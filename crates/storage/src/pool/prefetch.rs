@@ -39,11 +39,8 @@ impl BufferPool {
     ) -> Result<Prefetched, StorageError> {
         let strategy = self.effective(strategy);
         let permit = self.pin_permit(backend);
-        let mut ring = backend.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
-        let started = self.start_read(backend, tag, 1, strategy, &mut ring, &mut slots, false);
-        backend.put_ring(strategy, ring);
-        started?;
+        self.start_read(backend, tag, 1, strategy, &mut slots, false)?;
         self.trace_slots(backend, tag, &slots, strategy, Manner::Prefetch);
         let Some(slot) = slots.pop_front() else { return Ok(Prefetched::NoBuffer) };
         drop(Pinned::new(permit, slot.buf));

@@ -13,9 +13,10 @@ use super::buffer_pool::BufferPool;
 use super::complete::ReadCompletion;
 use super::desc::{BadPages, Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::guard::Pinned;
-use super::strategy::{Ring, Strategy};
+use super::strategy::Strategy;
 use super::table;
 use super::trace_format::Manner;
+use super::usage::Use;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoOp, SharedCompletion, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
@@ -61,17 +62,15 @@ impl BufferPool {
         let strategy = self.admit(backend, &tag, strategy);
         let permit = self.pin_permit(backend);
         let hash = table::hash_tag(&tag);
-        let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
+        let used = self.begin_use(backend, strategy);
+        let (buf, valid) = match self.pin_cached(&tag, hash, Some(used)) {
             Some((buf, true)) => {
                 backend.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
                 return Ok(Pinned::new(permit, buf));
             }
             Some(found) => found,
             None => {
-                let mut ring = backend.take_ring(strategy, self.config.buffers);
-                let pinned =
-                    self.pin_missing(&mut backend.io, &tag, hash, strategy, &mut ring, true);
-                backend.put_ring(strategy, ring);
+                let pinned = self.pin_missing(backend, &tag, hash, strategy, used, true);
                 pinned?.expect("a search that may wait finds a buffer")
             }
         };
@@ -96,7 +95,6 @@ impl BufferPool {
         let strategy = self.effective(strategy);
         let mut grant = self.pin_grant(backend, n);
         let end = first + n.min(grant.left());
-        let mut ring = backend.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
         let mut started = Ok(0);
         let mut at = first;
@@ -104,8 +102,7 @@ impl BufferPool {
             let count = self.combinable(at).min(end - at);
             let tag = PageTag::new(rel, fork, at);
             let may_wait = slots.is_empty();
-            started =
-                self.start_read(backend, tag, count, strategy, &mut ring, &mut slots, may_wait);
+            started = self.start_read(backend, tag, count, strategy, &mut slots, may_wait);
             match started {
                 Ok(got) if got > 0 => {
                     let pinned = slots.iter().rev().take(got as usize).rev();
@@ -115,7 +112,6 @@ impl BufferPool {
                 _ => break,
             }
         }
-        backend.put_ring(strategy, ring);
         let pins: Vec<(Pinned, SlotState)> = slots
             .into_iter()
             .map(|slot| (Pinned::new(grant.take(), slot.buf), slot.state))
@@ -142,34 +138,35 @@ impl BufferPool {
     /// buffer is free and the caller must not wait.
     pub(crate) fn pin_block(
         &self,
-        io: &mut aio::IoBackend,
+        backend: &mut Backend,
         tag: &PageTag,
         strategy: Strategy,
-        ring: &mut Ring,
         may_wait: bool,
     ) -> Result<Option<(u32, bool)>, StorageError> {
         let hash = table::hash_tag(tag);
-        if let Some((buf, valid)) = self.pin_cached(tag, hash, ring.is_used()) {
+        let used = self.begin_use(backend, strategy);
+        if let Some((buf, valid)) = self.pin_cached(tag, hash, Some(used)) {
             if valid {
-                io.count(self.object(), strategy.context(), IoOp::Hit, 1);
+                backend.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
             }
             return Ok(Some((buf, valid)));
         }
-        self.pin_missing(io, tag, hash, strategy, ring, may_wait)
+        self.pin_missing(backend, tag, hash, strategy, used, may_wait)
     }
 
     /// The same for a page that is not in the table.
     fn pin_missing(
         &self,
-        io: &mut aio::IoBackend,
+        backend: &mut Backend,
         tag: &PageTag,
         hash: u64,
         strategy: Strategy,
-        ring: &mut Ring,
+        used: Use,
         may_wait: bool,
     ) -> Result<Option<(u32, bool)>, StorageError> {
-        let Some(victim) = self.take_victim(io, strategy, ring, may_wait)? else { return Ok(None) };
-        match self.install(victim, tag, hash, 0) {
+        let victim = self.take_victim(backend, strategy, Some(hash), may_wait)?;
+        let Some(victim) = victim else { return Ok(None) };
+        match self.install(victim, tag, hash, 0, Some(used)) {
             None => Ok(Some((victim, false))),
             Some((other, valid)) => {
                 self.core.unpin(victim);
@@ -181,14 +178,12 @@ impl BufferPool {
     /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the necessary
     /// reads. Returns the number of pinned blocks: fewer than `n` if buffers are scarce, but at
     /// least one with `may_wait`.
-    #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
     pub(crate) fn start_read(
         &self,
         backend: &mut Backend,
         first: PageTag,
         n: u32,
         strategy: Strategy,
-        ring: &mut Ring,
         slots: &mut VecDeque<Slot>,
         may_wait: bool,
     ) -> Result<u32, StorageError> {
@@ -196,7 +191,7 @@ impl BufferPool {
         let mut pinned = 0;
         while pinned < n {
             let tag = PageTag { block: first.block + pinned, ..first };
-            match self.pin_block(&mut backend.io, &tag, strategy, ring, may_wait && pinned == 0) {
+            match self.pin_block(backend, &tag, strategy, may_wait && pinned == 0) {
                 Ok(Some((buf, valid))) => {
                     let state = if valid { SlotState::Ready } else { SlotState::Foreign };
                     slots.push_back(Slot { buf, state });

@@ -99,7 +99,7 @@ impl BufferPool {
     fn await_write(&self, io: &mut aio::IoBackend, tag: &PageTag) -> bool {
         // This may wait for another thread, so nothing stays staged.
         io.submit();
-        let Some((buf, _)) = self.pin_if_cached(tag, true) else { return false };
+        let Some((buf, _)) = self.pin_if_cached(tag, None) else { return false };
         let desc = self.desc(buf);
         let is_written = || desc.load() & WRITING != 0;
         let found = is_written();

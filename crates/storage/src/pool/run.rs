@@ -8,7 +8,7 @@
 //! lock and waits for another could wait forever.
 
 use super::buffer_pool::BufferPool;
-use super::desc::{DIRTY, VALID, WRITING, refcount, usage};
+use super::desc::{DIRTY, VALID, WRITING, refcount};
 use crate::error::{StorageError, errno_of};
 use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio, IoContext, IoMemory, IoOp, WaitRef};
@@ -77,7 +77,8 @@ impl BufferPool {
 
     /// Pins and locks a page if it is in memory, dirty, unused and not needed soon.
     fn lock_dirty_neighbour(&self, tag: &PageTag) -> Option<u32> {
-        let idle = |s| s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1;
+        let idle =
+            |s| s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && !self.is_in_demand(s);
         let buf = self.pin_cached_if(tag, idle)?;
         if self.lock_pinned_dirty(buf) {
             return Some(buf);

@@ -1,40 +1,35 @@
-//! Access strategies: a scan or load that is larger than the pool reuses a small ring of buffers,
-//! so that it does not evict everyone else's pages.
+//! Access strategies: what an access is for. Bulk work that uses each page once does not evict what
+//! others use (`newcomer`), and writes behind itself (`trail`).
 
+use super::places::Places;
+use super::trace_format::AccessKind;
 use forebay_aio::IoContext;
 
-/// Which buffers an access uses.
+/// What an access to a page is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Any buffer of the pool.
+    /// Anything else.
     #[default]
     Normal,
-    /// A large sequential scan: a ring of 256 kB, plus what its look-ahead needs.
+    /// A large sequential scan. Its pages take buffers that are idle or colder than they are.
     BulkRead,
-    /// A large load: a ring of 16 MB.
+    /// A large load. Its pages pass through the pool's queue, and are written soon after they were
+    /// filled.
     BulkWrite,
     /// Vacuum.
     Vacuum {
-        /// The size of its ring (vacuum_buffer_usage_limit); 0: any buffer of the pool.
+        /// How many pages it lets lie before it writes them (vacuum_buffer_usage_limit). Its pages
+        /// pass through the pool's queue. 0: they are treated as those of other accesses, and not
+        /// written early.
         buffers: u32,
     },
 }
 
-impl Strategy {
-    /// Returns the ring's number of buffers in a pool of this size; 0 without a ring. A ring takes
-    /// at most an eighth of the pool.
-    pub(crate) fn ring_size(self, pool: usize, look_ahead: usize) -> usize {
-        let want = match self {
-            Strategy::Normal => return 0,
-            Strategy::BulkRead => 32 + look_ahead,
-            Strategy::BulkWrite => 2048,
-            Strategy::Vacuum { buffers: 0 } => return 0,
-            Strategy::Vacuum { buffers } => buffers as usize,
-        };
-        want.min(pool / 8).max(1)
-    }
+/// Pages that a load lets lie before it writes them: 16 MB.
+const BEHIND_A_LOAD: usize = 2048;
 
-    /// Vacuum with PostgreSQL's default: a ring of 2 MB.
+impl Strategy {
+    /// Vacuum with PostgreSQL's default of 2 MB.
     pub const VACUUM: Strategy = Strategy::Vacuum { buffers: 256 };
 
     /// Returns the context that statistics count the access under.
@@ -46,65 +41,38 @@ impl Strategy {
             Strategy::Vacuum { .. } => IoContext::Vacuum,
         }
     }
-}
 
-/// The buffers of a ring, which is filled as they are first needed.
-#[derive(Debug, Default)]
-pub(crate) struct Ring {
-    bufs: Vec<u32>,
-    next: usize,
-    size: usize,
-}
-
-impl Ring {
-    /// Makes a ring for a strategy; of size 0 for [`Strategy::Normal`].
-    pub(crate) fn new(strategy: Strategy, pool: usize, look_ahead: usize) -> Self {
-        Ring { bufs: Vec::new(), next: 0, size: strategy.ring_size(pool, look_ahead) }
-    }
-
-    /// Sets the size of a default ring at its first use, and whenever another one is wanted.
-    pub(crate) fn prepare(&mut self, strategy: Strategy, pool: usize) {
-        let size = strategy.ring_size(pool, 0);
-        if self.size != size {
-            *self = Ring { bufs: Vec::new(), next: 0, size };
+    /// Returns what the replacement takes the access for.
+    pub(crate) fn access(self) -> AccessKind {
+        match self {
+            Strategy::Normal | Strategy::Vacuum { buffers: 0 } => AccessKind::Normal,
+            Strategy::BulkRead => AccessKind::BulkRead,
+            Strategy::BulkWrite => AccessKind::BulkWrite,
+            Strategy::Vacuum { .. } => AccessKind::Vacuum,
         }
     }
 
-    /// Whether accesses go through the ring.
-    pub(crate) fn is_used(&self) -> bool {
-        self.size > 0
+    /// Returns how many pages the access lets lie before it writes them; 0: it writes none. They
+    /// are at most half of the pool's queue, so that they are clean when they leave it.
+    pub(super) fn written_behind(self, pool: usize) -> usize {
+        let want = match self {
+            Strategy::Normal | Strategy::BulkRead | Strategy::Vacuum { buffers: 0 } => return 0,
+            Strategy::BulkWrite => BEHIND_A_LOAD,
+            Strategy::Vacuum { buffers } => buffers as usize,
+        };
+        want.min(Strategy::most_of_queue(pool))
     }
 
-    /// Advances, and returns the buffer whose turn it is; None while the ring is being filled.
-    pub(crate) fn advance(&mut self) -> Option<u32> {
-        if self.size == 0 {
-            return None;
+    /// Returns the most pages that one access may have pinned at a time, so that bulk work leaves
+    /// a part of the queue to its pages that are not pinned.
+    pub(crate) fn most_pins(self, pool: usize) -> usize {
+        match self.access() {
+            AccessKind::Normal => pool,
+            _ => Strategy::most_of_queue(pool),
         }
-        self.next = if self.next + 1 >= self.size { 0 } else { self.next + 1 };
-        self.bufs.get(self.next).copied().filter(|&b| b != u32::MAX)
     }
 
-    /// Stores the buffer that was taken for the present turn.
-    pub(crate) fn remember(&mut self, buf: u32) {
-        if self.size == 0 {
-            return;
-        }
-        if self.bufs.len() <= self.next {
-            self.bufs.resize(self.next + 1, u32::MAX);
-        }
-        self.bufs[self.next] = buf;
-    }
-
-    /// Whether this is an `n`th turn, in which the ring looks ahead.
-    pub(crate) fn is_nth_turn(&self, n: usize) -> bool {
-        self.size > 0 && self.next.is_multiple_of(n)
-    }
-
-    /// Returns the buffers whose turns come next, nearest first. These are at most half of the
-    /// ring: the other half was used just before.
-    pub(crate) fn upcoming(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
-        (1..=n.min(self.size / 2))
-            .filter_map(|i| self.bufs.get((self.next + i) % self.size).copied())
-            .filter(|&b| b != u32::MAX)
+    fn most_of_queue(pool: usize) -> usize {
+        (Places::queue_of(pool) / 2).max(1)
     }
 }

@@ -24,7 +24,7 @@ const OTHER_BACKEND: u8 = 1 << 5;
 const OTHER_FORK: u8 = 1 << 6;
 const NEW_FORK: u8 = 1 << 7;
 
-/// What an access is for, and thus the ring that it uses.
+/// What an access is for. It decides which pages give way to the ones that it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// Anything else.
@@ -65,8 +65,12 @@ pub struct PageReference {
     pub hit: bool,
 }
 
-const ACCESSES: [AccessKind; 4] =
-    [AccessKind::Normal, AccessKind::BulkRead, AccessKind::BulkWrite, AccessKind::Vacuum];
+impl AccessKind {
+    /// Each one, by its number.
+    pub(crate) const ALL: [AccessKind; 4] =
+        [AccessKind::Normal, AccessKind::BulkRead, AccessKind::BulkWrite, AccessKind::Vacuum];
+}
+
 const MANNERS: [Manner; 4] = [Manner::Single, Manner::Stream, Manner::Prefetch, Manner::Extend];
 
 /// Turns references into bytes.
@@ -206,7 +210,7 @@ impl<R: Read> TraceReader<R> {
         Ok(PageReference {
             page: PageTag::new(*rel, *fork, *last),
             backend: self.backend,
-            access: ACCESSES[usize::from(byte & 3)],
+            access: AccessKind::ALL[usize::from(byte & 3)],
             manner: MANNERS[usize::from(byte >> 3 & 3)],
             hit: byte & 1 << 2 != 0,
         })
@@ -255,7 +259,7 @@ mod tests {
         PageReference {
             page: PageTag::new(RelFileLocator::in_default(5, rel), fork, block),
             backend: n / 7 % 300,
-            access: ACCESSES[n as usize % 4],
+            access: AccessKind::ALL[n as usize % 4],
             manner: MANNERS[n as usize / 4 % 4],
             hit: n.is_multiple_of(3),
         }

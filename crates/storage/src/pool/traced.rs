@@ -8,7 +8,7 @@ use super::buffer_pool::BufferPool;
 use super::read::{Slot, SlotState};
 use super::strategy::Strategy;
 use super::table;
-use super::trace_format::{AccessKind, Manner, PageReference};
+use super::trace_format::{Manner, PageReference};
 use forebay_format::PageTag;
 
 impl BufferPool {
@@ -38,12 +38,7 @@ impl BufferPool {
         hit: bool,
     ) {
         let Some(trace) = &self.config.trace else { return };
-        let access = match strategy {
-            Strategy::Normal => AccessKind::Normal,
-            Strategy::BulkRead => AccessKind::BulkRead,
-            Strategy::BulkWrite => AccessKind::BulkWrite,
-            Strategy::Vacuum { .. } => AccessKind::Vacuum,
-        };
+        let access = strategy.access();
         trace.record(&PageReference { page, backend: backend.io.slot(), access, manner, hit });
     }
 

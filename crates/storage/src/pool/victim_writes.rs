@@ -1,5 +1,4 @@
-//! Writes that make buffers reusable: of dirty victims, and of a ring's buffers ahead of their
-//! turn.
+//! Writes that make buffers reusable: of dirty victims, and of what a load or vacuum has filled.
 //!
 //! A search for a victim avoids waiting for writes. It starts the write of a dirty victim and moves
 //! on to a clean one. If the log is not yet durable up to the victim's LSN, it only moves on: the
@@ -10,15 +9,15 @@
 //! or by a search that waits and finds that all of its writes have failed.
 
 use super::buffer_pool::BufferPool;
-use super::desc::{DIRTY, refcount, usage};
+use super::desc::{DIRTY, refcount};
 use super::run::Run;
-use super::strategy::Ring;
+use super::trail::Trail;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, WaitRef};
 use smallvec::SmallVec;
 
-/// How far ahead of need a ring that dirties its pages writes them, in writes of full size.
-const RING_WRITES_AHEAD: usize = 8;
+/// How much a load or vacuum writes behind itself at a time, in writes of full size.
+const WRITES_BEHIND: usize = 8;
 /// Writes that a search for a victim starts before it waits for one of them.
 const STARTED_BY_A_SEARCH: usize = 8;
 /// Pages with an LSN that is not durable that a search passes over before it flushes the log.
@@ -27,7 +26,8 @@ const PASSED_BY_A_SEARCH: u32 = 64;
 /// What a search for a victim has done about dirty buffers.
 #[derive(Default)]
 pub(crate) struct VictimWrites {
-    writes: SmallVec<[(WaitRef, Run); STARTED_BY_A_SEARCH]>,
+    /// The writes, and the victim that each was started for.
+    writes: SmallVec<[(WaitRef, Run, u32); STARTED_BY_A_SEARCH]>,
     passed: u32,
 }
 
@@ -66,29 +66,26 @@ impl BufferPool {
         }
         self.counters.victims_dirty.add(1);
         let wait = self.start_run(io, &run, context)?;
-        started.writes.push((wait, run));
+        started.writes.push((wait, run, buf));
         Ok(())
     }
 
-    /// Waits for the first of the search's writes, and pins one of its buffers if it is idle. A
-    /// failed write is ignored if another one succeeds.
+    /// Waits for the first of the search's writes, and pins its victim if it is idle. A failed
+    /// write is ignored if another one succeeds.
     pub(crate) fn await_started(
         &self,
         io: &mut aio::IoBackend,
         started: &mut VictimWrites,
     ) -> Result<Option<u32>, StorageError> {
         let mut failure = None;
-        while !started.is_empty() {
-            let (wait, run) = started.writes.remove(0);
+        while !started.writes.is_empty() {
+            let (wait, run, victim) = started.writes.remove(0);
             self.counters.victims_waited.add(1);
             match self.finish_run(io, wait, &run) {
                 Ok(()) => {
-                    let idle = |s| s & DIRTY == 0 && refcount(s) == 0 && usage(s) <= 1;
-                    return Ok(run
-                        .bufs
-                        .iter()
-                        .copied()
-                        .find(|&buf| self.desc(buf).pin_where(idle)));
+                    let state = self.desc(victim).load();
+                    let idle = state & DIRTY == 0 && self.desc(victim).claim(state);
+                    return Ok(idle.then_some(victim));
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -98,7 +95,7 @@ impl BufferPool {
 
     /// Ends the search: nobody waits for its writes.
     pub(crate) fn forget_writes(&self, io: &mut aio::IoBackend, started: VictimWrites) {
-        started.writes.into_iter().for_each(|(wait, _)| io.forget(wait));
+        started.writes.into_iter().for_each(|(wait, ..)| io.forget(wait));
     }
 
     /// Collects the run around a pinned page if it is dirty and not locked. The run has its own
@@ -125,19 +122,16 @@ impl BufferPool {
         self.finish_run(io, wait, &run).map(|()| true)
     }
 
-    /// Starts to write the ring's next dirty buffers, so that they are clean when their turn comes.
-    /// If the log is not durable up to their LSN it is flushed for the nearer half, once that comes
-    /// to it: the flush serves all others, so there are half as many.
-    pub(crate) fn write_ahead_of_ring(
-        &self,
-        io: &mut aio::IoBackend,
-        ring: &Ring,
-        context: IoContext,
-    ) {
-        let ahead = RING_WRITES_AHEAD * self.run_limit();
-        for (turn, buf) in ring.upcoming(ahead).enumerate() {
-            let desc = self.desc(buf);
-            if usage(desc.load()) > 1 || refcount(desc.load()) > 0 || !desc.pin_if(DIRTY) {
+    /// Starts to write the oldest dirty buffers of a trail. If the log is not durable up to their
+    /// LSN it is flushed for the older half: the flush serves all others, so there are half as
+    /// many.
+    pub(super) fn write_behind(&self, io: &mut aio::IoBackend, trail: &Trail, context: IoContext) {
+        let most = WRITES_BEHIND * self.run_limit();
+        for (n, buf) in trail.oldest(most).enumerate() {
+            // The trail may have been left in another pool.
+            let Some(desc) = self.core.descs.get(buf as usize) else { return };
+            let state = desc.load();
+            if self.is_in_demand(state) || refcount(state) > 0 || !desc.pin_if(DIRTY) {
                 continue;
             }
             if !self.lock_pinned_dirty(buf) {
@@ -145,7 +139,7 @@ impl BufferPool {
                 continue;
             }
             let run = self.gather_run(buf);
-            if turn >= ahead / 2 && !self.is_log_durable(self.run_lsn(&run)) {
+            if n >= most / 2 && !self.is_log_durable(self.run_lsn(&run)) {
                 self.release_run(&run);
                 return;
             }

@@ -19,7 +19,7 @@
 use super::distance::Distance;
 use super::source::BlockSource;
 use crate::error::StorageError;
-use crate::pool::{Backend, BufferPool, Manner, Pinned, Ring, Slot, SlotState, Strategy};
+use crate::pool::{Backend, BufferPool, Manner, Pinned, Slot, SlotState, Strategy};
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use std::collections::VecDeque;
@@ -128,7 +128,6 @@ pub struct ReadStream<S: BlockSource> {
     source: S,
     flags: StreamFlags,
     strategy: Strategy,
-    ring: Ring,
     slots: VecDeque<Slot>,
     /// Neighbouring blocks whose read is not started: the first, and how many.
     pending: (BlockNumber, u32),
@@ -174,11 +173,7 @@ impl<S: BlockSource> ReadStream<S> {
         let combine = settings.combine_limit.clamp(1, pool.config.combine_limit);
         let buffers = pool.buffers();
         let look_ahead = max_reads.saturating_mul(combine).min(buffers as u32 / 2).max(1);
-        let ring = Ring::new(strategy, buffers, look_ahead as usize);
-        let most = match strategy.ring_size(buffers, look_ahead as usize) {
-            0 => look_ahead,
-            size => look_ahead.min(size as u32),
-        };
+        let most = look_ahead.min(strategy.most_pins(buffers) as u32);
         let mut stream = ReadStream {
             pool: Arc::clone(pool),
             rel,
@@ -186,7 +181,6 @@ impl<S: BlockSource> ReadStream<S> {
             source,
             flags,
             strategy,
-            ring,
             slots: VecDeque::new(),
             pending: (0, 0),
             put_back: None,
@@ -314,11 +308,14 @@ impl<S: BlockSource> ReadStream<S> {
     /// Pins a page if it is in memory.
     fn cached(&mut self, backend: &mut Backend, block: BlockNumber) -> Option<u32> {
         let tag = PageTag::new(self.rel, self.fork, block);
-        let (buf, valid) = self.pool.pin_if_cached(&tag, self.ring.is_used())?;
+        // Counted below: a page that is not in memory is counted when its read is started.
+        let used = self.pool.use_now(self.strategy);
+        let (buf, valid) = self.pool.pin_if_cached(&tag, Some(used))?;
         if !valid {
             self.pool.core.unpin(buf);
             return None;
         }
+        self.pool.begin_use(backend, self.strategy);
         backend.io.count(self.pool.object(), self.strategy.context(), IoOp::Hit, 1);
         self.pool.trace(backend, tag, self.strategy, Manner::Stream, true);
         Some(buf)
@@ -477,15 +474,8 @@ impl<S: BlockSource> ReadStream<S> {
         let base = self.slots.len();
         let tag = PageTag::new(self.rel, self.fork, first);
         let may_wait = base == 0;
-        let started = self.pool.start_read(
-            backend,
-            tag,
-            n,
-            self.strategy,
-            &mut self.ring,
-            &mut self.slots,
-            may_wait,
-        );
+        let started =
+            self.pool.start_read(backend, tag, n, self.strategy, &mut self.slots, may_wait);
         let got = match started {
             Ok(got) => got,
             Err(error) => {

@@ -268,6 +268,41 @@ fn a_pinned_page_is_the_requested_one() {
     });
 }
 
+/// Pages come, are used again while others look for victims, move between the queue and the clock,
+/// and leave; some are dirty, and some of their reads and writes are in progress.
+#[test]
+fn pages_move_between_queue_and_clock_without_getting_lost() {
+    each(|fixture| {
+        let kept = fixture.pin(BUFFERS - 4);
+        let users = [
+            ([16, 17, 16, 18], Strategy::Normal),
+            ([17, 19, 18, 17], Strategy::BulkRead),
+            ([19, 16, 19, 12], Strategy::VACUUM),
+        ]
+        .map(|(blocks, strategy)| {
+            spawn(&fixture, move |fixture| {
+                let mut backend = fixture.backend();
+                for block in blocks {
+                    let pin = fixture.pool.read(&mut backend, tag(block), strategy).unwrap();
+                    assert_eq!(pin.tag(), tag(block));
+                    if block == 16 {
+                        add_one(pin.lock_exclusive());
+                    } else {
+                        assert_eq!(number(&pin.lock_shared().copy()), u64::from(block));
+                    }
+                }
+            })
+        });
+        join(users);
+        drop(kept);
+        let mut backend = fixture.backend();
+        fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(fixture.on_disk(16), 16 + 3);
+        assert!(fixture.pool.has_sound_places());
+        assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
+    });
+}
+
 #[test]
 fn changes_survive_eviction() {
     each(|fixture| {

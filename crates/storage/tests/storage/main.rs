@@ -21,6 +21,7 @@ mod pins;
 mod prefetch;
 mod read_policy;
 mod readback;
+mod replacement;
 mod small_pools;
 mod streams;
 mod temp_relations;

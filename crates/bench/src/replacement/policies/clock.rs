@@ -1,6 +1,6 @@
-//! The pool's clock sweep, as PostgreSQL has it: a hit raises a usage count up to 5, the hand
-//! lowers it, and evicts a page whose count is 0. With rings, bulk accesses of a backend
-//! use a few buffers over and over again, and raise the count to 1 only.
+//! PostgreSQL's clock sweep, which the pool had before: a hit raises a usage count up to 5, the
+//! hand lowers it, and evicts a page whose count is 0. With rings, bulk accesses of a backend use a
+//! few buffers over and over again, and raise the count to 1 only.
 
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //! - `policy`: the trait; `list`: pages in an order
 //! - `lru`, `two_queue`, `s3fifo`, `sieve`, `lirs`, `kernel`: from the literature, and
 //!   the kernel's two lists
-//! - `clock`: the clock sweep that the pool has today, with and without rings
-//! - `reuse`: a clock that admits by reuse distances
+//! - `clock`: PostgreSQL's clock sweep, with and without rings
+//! - `reuse`: a clock that admits by reuse distances: what the pool does
 //! - `optimum`: Belady's, which knows the future
 
 mod clock;

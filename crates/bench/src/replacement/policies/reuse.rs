@@ -1,11 +1,11 @@
 //! A clock that admits by reuse distances, made for a buffer pool: what LIRS knows, from an epoch
 //! in each buffer's state word and a table of ghosts, without lists.
 //!
-//! Time is counted in misses (a hit counts a 64th), in epochs of a 64th of the pool. A page's
-//! age is
-//! the time since its last use; its distance is that between its last two. Most of the pool is a
-//! clock of pages. A page that is read first goes through a queue of a 16th of the pool,
-//! unless the
+//! The buffer pool does the same (`victim` there); a test compares them reference by reference.
+//!
+//! Time is counted in misses (a hit counts a 64th), in epochs of a 64th of the pool. A page's age
+//! is the time since its last use; its distance is that between its last two. Most of the pool is a
+//! clock of pages. A page that is read first goes through a queue of a 16th of the pool, unless the
 //! hand finds a page on the clock, within a few steps, that gives way to it:
 //!
 //! | the page on the clock was | gives way to a page whose distance is | or to one without, if |
@@ -14,11 +14,9 @@
 //! | used by bulk accesses only | lower than its age | it is a pool old |
 //! | used by others | lower than its age, and no scan asks | it is 16 pools old |
 //!
-//! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue.
-//! A ghost or a second use in the queue tells a page's distance. So a scan of new pages uses
-//! what is
-//! idle, pages of a loop don't replace each other, and pages in use stay, whatever is
-//! scanned. Uses
+//! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue. A ghost or
+//! a second use in the queue tells a page's distance. So a scan of new pages uses what is idle,
+//! pages of a loop don't replace each other, and pages in use stay, whatever is scanned. Uses
 //! within one epoch count once: they belong together.
 
 use forebay_storage::AccessKind;
@@ -199,7 +197,10 @@ impl Policy for Reuse {
         }
         self.time += USES;
         let distance = self.ghosts.remove(page).then(|| (now - last).min(OLD));
-        if self.admit(Candidate { page, distance, access }) {
+        // A page leaves only when all buffers have pages.
+        let clock_is_full = self.clock.len() == self.clock_size;
+        let to_queue = clock_is_full && self.queue.len() < self.queue_size;
+        if !to_queue && self.admit(Candidate { page, distance, access }) {
             return false;
         }
         self.shorten_queue();

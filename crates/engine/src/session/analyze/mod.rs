@@ -50,7 +50,8 @@ pub struct AnalyzeOptions {
     pub verbose: bool,
     /// Leaves out a table whose lock is not free.
     pub skip_locked: bool,
-    /// kB of buffers that it uses, 0: all; None: as the setting vacuum_buffer_usage_limit says.
+    /// kB of pages that it lets lie before it writes them; 0: it is not bulk work for the pool;
+    /// None: as the setting vacuum_buffer_usage_limit says.
     pub buffer_usage_limit: Option<u32>,
     /// A vacuum has just counted the entries of the indexes.
     pub vacuumed: bool,

@@ -46,7 +46,8 @@ pub struct VacuumOptions {
     pub truncate: Option<bool>,
     /// Whether dead rows go from indexes; None: if there are more than a few.
     pub index_cleanup: Option<IndexCleanup>,
-    /// kB of buffers that it uses, 0: all; None: as the setting vacuum_buffer_usage_limit says.
+    /// kB of pages that it lets lie before it writes them; 0: it is not bulk work for the pool;
+    /// None: as the setting vacuum_buffer_usage_limit says.
     pub buffer_usage_limit: Option<u32>,
     /// Tells what was done.
     pub verbose: bool,
