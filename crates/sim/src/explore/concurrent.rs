@@ -170,9 +170,10 @@ fn check_key(writer: &Writer) -> Result<(), String> {
 /// Compares what a crash has left, and goes on with it.
 fn go_on(disk: &SimDisk, setup: Setup, committed: &Committed, seed: u64) -> Result<(), String> {
     let life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
-    let mut writer = Writer::begin(life, committed.clone())?;
+    let mut writer = Writer::open(life, committed.clone())?;
     let dir = data_dir(disk);
     check_pages(disk, &dir, writer.table.locator)?;
+    writer.compare()?;
     let told = |error: EngineError| format!("afterwards: {error}");
     let dice = &mut Dice::new(seed);
     // Those that are kept and not valid get entries.

@@ -104,10 +104,11 @@ fn work(
 /// Compares what a crash has left, and goes on with it.
 fn go_on(disk: &SimDisk, setup: Setup, committed: &Committed, seed: u64) -> Result<(), String> {
     let life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
-    let mut writer = Writer::begin(life, committed.clone())?;
+    let mut writer = Writer::open(life, committed.clone())?;
     let dir = data_dir(disk);
     check_pages(disk, &dir, writer.table.locator)?;
     check_trees(disk, &dir, &writer.table)?;
+    writer.compare()?;
     let rows = found(&mut writer.life)?;
     check_indexes(&mut writer.life, &rows)?;
     let afterwards = |reason: String| format!("afterwards: {reason}");

@@ -109,9 +109,10 @@ fn vacuum(writer: &mut Writer, options: VacuumOptions, dice: &mut Dice) -> Resul
 /// Compares what a crash has left, and goes on with it.
 fn go_on(disk: &SimDisk, setup: Setup, committed: &Committed) -> Result<(), String> {
     let life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
-    let mut writer = Writer::begin(life, committed.clone())?;
+    let mut writer = Writer::open(life, committed.clone())?;
     let (dir, rel) = (data_dir(disk), writer.table.locator);
     check_pages(disk, &dir, rel)?;
+    writer.compare()?;
     let told = |error: EngineError| format!("afterwards: {error}");
     let options = VacuumOptions { truncate: Some(true), ..VacuumOptions::default() };
     writer.vacuum(options, true).map_err(told)?;

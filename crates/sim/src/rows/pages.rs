@@ -2,7 +2,8 @@
 //! visibility map, and what rows refer to in `pg_xact` and `pg_multixact`.
 //!
 //! It runs after recovery, which has written everything and left no transaction running. So a
-//! transaction has committed, or counts as aborted.
+//! transaction has committed, or counts as aborted. Nobody may read rows before it: that sets hint
+//! bits, and a page that leaves the pool with them is written in parts.
 
 use std::path::Path;
 

@@ -39,12 +39,21 @@ impl Writer {
     ///
     /// # Errors
     /// What contradicts the model.
-    pub(crate) fn begin(mut life: Life, mut committed: Committed) -> Result<Writer, String> {
-        let table = table_of(&mut life)?;
-        committed.skip_to(first_number(&table));
-        let mut writer = Writer { life, table, committed };
+    pub(crate) fn begin(life: Life, committed: Committed) -> Result<Writer, String> {
+        let mut writer = Writer::open(life, committed)?;
         writer.compare()?;
         Ok(writer)
+    }
+
+    /// Opens the table, without a look at its rows: its pages are on the disk as the recovery left
+    /// them.
+    ///
+    /// # Errors
+    /// That it cannot be opened.
+    pub(crate) fn open(mut life: Life, mut committed: Committed) -> Result<Writer, String> {
+        let table = table_of(&mut life)?;
+        committed.skip_to(first_number(&table));
+        Ok(Writer { life, table, committed })
     }
 
     /// Compares the rows with the model.
