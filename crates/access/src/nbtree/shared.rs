@@ -5,6 +5,7 @@
 //! that it has still to come to, to a page of lower number that was free: it would miss them. So
 //! each vacuum has a cycle id, and a split during a vacuum stamps both halves with it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
@@ -16,7 +17,6 @@ use forebay_txn::XactManager;
 use crate::error::AccessError;
 
 /// What the indexes of an engine share.
-#[derive(Debug)]
 pub struct SharedIndexes {
     pub(super) xacts: Arc<XactManager>,
     running: Mutex<Running>,
@@ -28,6 +28,13 @@ pub struct SharedIndexes {
 struct Running {
     last: u16,
     vacuums: Vec<(RelFileLocator, u16)>,
+}
+
+/// Without the transactions, which would show the log and all of the engine.
+impl fmt::Debug for SharedIndexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedIndexes").field("running", &self.running).finish_non_exhaustive()
+    }
 }
 
 impl SharedIndexes {
