@@ -75,6 +75,7 @@ mod room;
 mod sample;
 mod scan;
 mod scan_blocks;
+mod scan_place;
 mod shared_blocks;
 mod space;
 mod status;

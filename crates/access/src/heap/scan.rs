@@ -2,7 +2,7 @@
 //!
 //! Blocks come from a read stream, which reads ahead and combines neighbours. The scan of a table
 //! larger than a quarter of the pool is a bulk read: it evicts only pages that are idle, or used
-//! more rarely than its own.
+//! more rarely than its own. Such scans join each other: see `scan_place`.
 //!
 //! The scan copies a page under its content lock, and returns the visible tuples of the copy. So it
 //! holds no lock and no pin between calls, and may rest for as long as its reader likes. A tuple
@@ -27,6 +27,7 @@ use forebay_txn::locks::Interrupt;
 use super::prune::Pruner;
 use super::relation::Heap;
 use super::shared_blocks::{BlocksTaken, SharedBlocks};
+use super::space::RelationSpace;
 use super::tuple_at::{damaged, located, stray};
 use super::visibility::Visibility;
 use crate::error::AccessError;
@@ -77,6 +78,15 @@ pub struct HeapScan {
     /// Index of the tuple that [`HeapScan::next`] returns next.
     next: usize,
     blocks: BlockNumber,
+    joins: Option<Joins>,
+}
+
+/// How other scans join a scan.
+struct Joins {
+    /// Where it tells its place.
+    space: Arc<RelationSpace>,
+    /// Where it began.
+    start: BlockNumber,
 }
 
 impl Heap {
@@ -85,6 +95,19 @@ impl Heap {
         let visibility = Visibility::new(snapshot, self.outcomes.clone());
         HeapScan::begin(&self.pool, self.locator, visibility, ahead)
     }
+
+    /// Where a scan of all blocks of the table begins so that it joins those that run: their
+    /// number, and the block. It is the first one of a small table.
+    pub fn scan_start(&self) -> Result<(BlockNumber, BlockNumber), AccessError> {
+        let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
+        let large = is_large(&self.pool, blocks);
+        Ok((blocks, if large { self.space.scans.start(blocks) } else { 0 }))
+    }
+}
+
+/// Whether the scan of a table of so many blocks is a bulk read.
+fn is_large(pool: &BufferPool, blocks: BlockNumber) -> bool {
+    blocks as usize > pool.buffers() / 4
 }
 
 impl HeapScan {
@@ -99,6 +122,28 @@ impl HeapScan {
         let mut range = 0..blocks;
         let next_block = Box::new(move || range.next());
         Ok(HeapScan::over(pool, locator, (blocks, next_block), visibility, ahead))
+    }
+
+    /// Begins a scan of a table's visible tuples that joins those that run.
+    pub fn joining(
+        heap: &Heap,
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> Result<HeapScan, AccessError> {
+        let (blocks, start) = heap.scan_start()?;
+        let mut ranges = (start..blocks).chain(0..start);
+        let next_block = Box::new(move || ranges.next());
+        let of = (blocks, next_block as NextBlock);
+        let scan = HeapScan::over(&heap.pool, heap.locator, of, visibility, ahead);
+        Ok(scan.joined_from(heap, start))
+    }
+
+    /// The same scan, which began at a block and which others join, if its table is large.
+    #[must_use]
+    pub fn joined_from(self, heap: &Heap, start: BlockNumber) -> HeapScan {
+        let joins = is_large(&heap.pool, self.blocks)
+            .then(|| Joins { space: Arc::clone(&heap.space), start });
+        HeapScan { joins, ..self }
     }
 
     /// Begins a scan of those blocks of a relation that it takes before others do.
@@ -122,7 +167,7 @@ impl HeapScan {
         visibility: Visibility,
         ahead: ReadAhead,
     ) -> HeapScan {
-        let large = blocks as usize > pool.buffers() / 4;
+        let large = is_large(pool, blocks);
         let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
         let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
         let stream = ReadStream::new(
@@ -143,6 +188,7 @@ impl HeapScan {
             visible: Vec::new(),
             next: 0,
             blocks,
+            joins: None,
         }
     }
 
@@ -154,7 +200,14 @@ impl HeapScan {
 
     /// The next page, pruned.
     fn next_pin(&mut self, backend: &mut Backend) -> Result<Option<Pinned>, AccessError> {
-        let Some(pin) = self.stream.next(backend)? else { return Ok(None) };
+        let pin = self.stream.next(backend)?;
+        if let Some(Joins { space, start }) = &self.joins {
+            match &pin {
+                Some(pin) => space.scans.reach(pin.tag().block),
+                None => space.scans.leave_at(*start),
+            }
+        }
+        let Some(pin) = pin else { return Ok(None) };
         if let Some(pruner) = &mut self.pruner {
             pruner.prune(backend, &pin)?;
         }

@@ -18,26 +18,35 @@ const MOST: u32 = 8192;
 /// Chunks shrink where the blocks that are left would make fewer of them.
 const LAST_CHUNKS: u64 = 64;
 
-/// The blocks of a table.
+/// The blocks of a table, from one of them on and around.
 #[derive(Debug)]
 pub struct SharedBlocks {
     blocks: BlockNumber,
+    /// The first block that is handed out.
+    start: BlockNumber,
     /// The size of the first chunks.
     chunk: u32,
     /// The size of the last ones.
     least: u32,
-    /// The first block that nobody has taken. It passes the end once for each scan at most.
+    /// How many blocks are taken. It passes the end once for each scan at most.
     next: AtomicU64,
     ended: AtomicBool,
 }
 
 impl SharedBlocks {
-    /// The first `blocks` blocks, in chunks of `least` and more.
-    pub fn new(blocks: BlockNumber, least: u32) -> SharedBlocks {
+    /// The first `blocks` blocks, in chunks of `least` and more. The first one is at `start`; those
+    /// before it come last.
+    pub fn new(blocks: BlockNumber, start: BlockNumber, least: u32) -> SharedBlocks {
         assert!((1..=MOST).contains(&least), "chunks of {least} blocks");
+        assert!(start <= blocks, "scans begin at block {start} of {blocks}");
         let chunk = (blocks / CHUNKS).max(1).next_power_of_two().clamp(least, MOST);
         let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-        SharedBlocks { blocks, chunk, least, next, ended }
+        SharedBlocks { blocks, start, chunk, least, next, ended }
+    }
+
+    /// The first block that is handed out.
+    pub fn start(&self) -> BlockNumber {
+        self.start
     }
 
     /// Number of blocks.
@@ -55,8 +64,14 @@ impl SharedBlocks {
         self.ended.load(Ordering::Relaxed)
     }
 
+    /// The block that is handed out after `taken` others.
+    fn block(&self, taken: BlockNumber) -> BlockNumber {
+        let to_end = self.blocks - self.start;
+        if taken < to_end { self.start + taken } else { taken - to_end }
+    }
+
     /// The next chunk of at most `size` blocks, which becomes smaller near the end; empty at the
-    /// end.
+    /// end. It tells how many are handed out before each of them.
     fn take(&self, size: &mut u32) -> Range<BlockNumber> {
         let blocks = u64::from(self.blocks);
         let left = blocks.saturating_sub(self.next.load(Ordering::Relaxed));
@@ -95,7 +110,7 @@ impl Iterator for BlocksTaken {
         if self.chunk.is_empty() {
             self.chunk = self.shared.take(&mut self.size);
         }
-        self.chunk.next()
+        self.chunk.next().map(|taken| self.shared.block(taken))
     }
 }
 
@@ -107,7 +122,8 @@ mod tests {
     fn scans_take_each_block_once_and_chunks_shrink_to_the_least() {
         let sizes = [0, 1, 2, 63, 64, 2048, 4096, 131_072, 200_001];
         for (blocks, least) in sizes.into_iter().flat_map(|blocks| [(blocks, 1), (blocks, 24)]) {
-            let shared = Arc::new(SharedBlocks::new(blocks, least));
+            let start = blocks / 3;
+            let shared = Arc::new(SharedBlocks::new(blocks, start, least));
             let mut scans = [0; 3].map(|_| BlocksTaken::of(&shared));
             // In turns of five blocks.
             let mut turns = (0..15).cycle();
@@ -117,6 +133,7 @@ mod tests {
             if blocks > 1 {
                 assert_eq!(scans.iter().map(|scan| scan.size).min(), Some(least), "{blocks}");
             }
+            assert_eq!(taken.first(), (blocks > 0).then_some(&start));
             taken.sort_unstable();
             assert!(taken.into_iter().eq(0..blocks), "{blocks}");
         }
@@ -127,13 +144,13 @@ mod tests {
         for (blocks, size) in
             [(0, 1), (4095, 1), (4096, 2), (131_072, 64), (140_000, 128), (u32::MAX, 8192)]
         {
-            assert_eq!(SharedBlocks::new(blocks, 1).chunk, size, "{blocks}");
+            assert_eq!(SharedBlocks::new(blocks, 0, 1).chunk, size, "{blocks}");
         }
     }
 
     #[test]
     fn no_block_is_handed_out_after_the_end() {
-        let shared = Arc::new(SharedBlocks::new(1 << 20, 1));
+        let shared = Arc::new(SharedBlocks::new(1 << 20, 0, 1));
         let mut scan = BlocksTaken::of(&shared);
         assert_eq!(scan.next(), Some(0));
         shared.end();

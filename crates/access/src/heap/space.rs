@@ -8,12 +8,16 @@
 //! An inserter that finds nothing there searches the free-space map, into which vacuum has written
 //! what it found. Only if that has nothing either the relation is extended. The new blocks go to
 //! the list, not to the map: after a start they are found at the relation's end.
+//!
+//! The place of the relation's scans is kept beside the list: see `scan_place`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
 use forebay_format::{BlockNumber, Oid, RelFileLocator};
+
+use super::scan_place::ScanPlace;
 
 /// Most entries of a list. Blocks with the least room are dropped first.
 const REMEMBERED: usize = 128;
@@ -42,6 +46,7 @@ struct State {
 #[derive(Debug, Default)]
 pub struct RelationSpace {
     state: Mutex<State>,
+    pub(super) scans: ScanPlace,
 }
 
 impl RelationSpace {

@@ -302,6 +302,9 @@ pub struct SessionSettings {
     pub io_combine_limit: usize,
     /// I/Os in flight for one scan; 0: synchronous.
     pub effective_io_concurrency: usize,
+    /// Whether a scan of a large table begins where others of it are, so that they read each block
+    /// once (synchronize_seqscans). Its rows come in another order then.
+    pub synchronize_seqscans: bool,
     /// Whether commit waits for its WAL to be durable.
     pub synchronous_commit: bool,
     /// How long a commit waits for others to flush with, if there are any; zero: not at all.
@@ -429,6 +432,7 @@ impl Default for SessionSettings {
             search_path: Arc::from(["$user".to_owned(), "public".to_owned()]),
             io_combine_limit: 16,
             effective_io_concurrency: 16,
+            synchronize_seqscans: true,
             synchronous_commit: true,
             commit_delay: Duration::ZERO,
             commit_siblings: 5,

@@ -114,7 +114,8 @@ impl Session {
             let reading = session.reading(core, table)?;
             let open = |oid| session.toast_table(core, oid, LockMode::AccessShare);
             let toast = table.toasting.relation.map(open).transpose()?;
-            let blocks = reading.heap.pool.nblocks(table.locator, Fork::Main)?;
+            let (blocks, start) = reading.heap.scan_start()?;
+            let start = if reading.joins { start } else { 0 };
             let combined = reading.combine_limit() as u32;
             let reads = session.running()?.tx.count_reads(counted(table));
             Ok(SharedScan(Arc::new(Shared {
@@ -122,7 +123,7 @@ impl Session {
                 table: Arc::clone(table),
                 toast,
                 reading,
-                blocks: Arc::new(SharedBlocks::new(blocks, combined)),
+                blocks: Arc::new(SharedBlocks::new(blocks, start, combined)),
                 policy: session.backend.policy,
                 interrupt: session.interrupt.clone(),
                 reads,

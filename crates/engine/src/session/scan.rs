@@ -30,6 +30,8 @@ pub(super) struct Reading {
     own: Option<FullXid>,
     /// Pages are pruned of what no snapshot of this kind sees any more. None: they are not pruned.
     prune_by: Option<HorizonKind>,
+    /// Whether scans of the whole table join those that run.
+    pub(super) joins: bool,
 }
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
@@ -78,7 +80,8 @@ impl Session {
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let own = self.running()?.tx.full_xid();
         let prune_by = table.is_prunable().then(|| horizon_of(table));
-        Ok(Reading { heap, snapshot, ahead, own, prune_by })
+        let joins = self.settings.synchronize_seqscans && !table.is_temporary();
+        Ok(Reading { heap, snapshot, ahead, own, prune_by, joins })
     }
 
     /// What the running statement sees.
@@ -159,12 +162,16 @@ impl Reading {
         core: &InDatabase,
         shared: Option<&Arc<SharedBlocks>>,
     ) -> Result<heap::HeapScan, EngineError> {
-        let Reading { heap, snapshot, ahead, own, prune_by } = self;
+        let Reading { heap, snapshot, ahead, own, prune_by, joins } = self;
         let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
         let (pool, locator) = (&heap.pool, heap.locator);
         let scan = match shared {
+            None if joins => heap::HeapScan::joining(&heap, visibility, ahead)?,
             None => heap::HeapScan::begin(pool, locator, visibility, ahead)?,
-            Some(blocks) => heap::HeapScan::sharing(blocks, pool, locator, visibility, ahead),
+            Some(blocks) => {
+                let scan = heap::HeapScan::sharing(blocks, pool, locator, visibility, ahead);
+                if joins { scan.joined_from(&heap, blocks.start()) } else { scan }
+            }
         };
         Ok(match prune_by {
             Some(kind) => scan.pruning(heap.into_pruner(kind, core.database.oid, own)),

@@ -186,6 +186,7 @@ pub fn session_settings(s: &impl Lookup) -> SessionSettings {
         default_tablespace: s.text(key!("default_tablespace")).into(),
         io_combine_limit: s.count(key!("io_combine_limit")),
         effective_io_concurrency: s.count(key!("effective_io_concurrency")),
+        synchronize_seqscans: s.bool(key!("synchronize_seqscans")),
         synchronous_commit: s.text(key!("synchronous_commit")) != "off",
         commit_delay: Duration::from_micros(s.count(key!("commit_delay"))),
         commit_siblings: s.count(key!("commit_siblings")),

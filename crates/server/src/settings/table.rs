@@ -590,7 +590,7 @@ pub static TABLE: &[Setting] = &[
     setting("statement_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
         "Sets the maximum allowed duration of any statement."),
     setting("synchronize_seqscans", User, Bool, "on", CLIENT,
-        "Accepted; every scan starts at the first block."),
+        "Enables synchronized sequential scans."),
     setting("synchronous_commit", User,
         Enum(&["local", "remote_write", "remote_apply", "on", "off"]), "on", WAL,
         "Sets the current transaction's synchronization level. Every level but off waits for \

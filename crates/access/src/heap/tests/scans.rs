@@ -1,8 +1,8 @@
 //! What a scan holds while it looks tuples up, and what it does with damaged pages.
 
-use forebay_aio::MethodKind;
 use forebay_aio::fault::{FaultPlan, Ops, Rule};
-use forebay_format::ItemId;
+use forebay_aio::{IoOp, MethodKind};
+use forebay_format::{BLOCK_SIZE, ItemId};
 use forebay_testkit::io::open_faulty;
 use forebay_txn::Clog;
 
@@ -95,4 +95,75 @@ fn a_damaged_page_is_reported_and_none_of_its_rows_is_returned() {
         let next = counted.next(&mut backend).unwrap().map(|(_, tuple)| number_of(tuple));
         assert_eq!(next, Some(PER_PAGE as i64));
     }
+}
+
+/// Bytes that the pool has read.
+fn bytes_read(fixture: &Fixture) -> u64 {
+    let rows = fixture.aio.stats().snapshot();
+    rows.iter().map(|row| row.get(IoOp::Read).bytes).sum()
+}
+
+/// A scan that joins others.
+fn joining(fixture: &Fixture, heap: &Heap) -> HeapScan {
+    let snapshot = fixture.xacts.snapshot(&Transaction::new());
+    let visibility = Visibility::new(snapshot, heap.outcomes.clone());
+    HeapScan::joining(heap, visibility, ReadAhead::default()).unwrap()
+}
+
+/// The number of the next page's first row; None at the end.
+fn first_row(scan: &mut HeapScan, backend: &mut Backend) -> Option<i64> {
+    scan.next_page(backend).unwrap().map(|_| number_of(scan.tuple(0)))
+}
+
+#[test]
+fn scans_of_a_large_table_join_each_other_and_read_it_once() {
+    const BLOCKS: usize = 1024;
+    const POOL: usize = 128;
+    let fixture = Fixture::with(MethodKind::Sync, POOL);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..(PER_PAGE * BLOCKS) as i64);
+    fixture.write_all(&mut backend);
+    fixture.pool.evict_all(&mut backend).unwrap();
+    let before = bytes_read(&fixture);
+    let mut first = joining(&fixture, &heap);
+    let mut pages: Vec<i64> = Vec::new();
+    while pages.len() < BLOCKS / 2 {
+        pages.push(first_row(&mut first, &mut backend).unwrap());
+    }
+    let mut second = joining(&fixture, &heap);
+    let (mut first_pages, mut second_pages) = (pages, Vec::new());
+    loop {
+        let rows = [&mut first, &mut second].map(|scan| first_row(scan, &mut backend));
+        first_pages.extend(rows[0]);
+        second_pages.extend(rows[1]);
+        if rows == [None, None] {
+            break;
+        }
+    }
+    let first_of = |block: usize| (block * PER_PAGE) as i64;
+    let in_order: Vec<i64> = (0..BLOCKS).map(first_of).collect();
+    assert_eq!(first_pages, in_order);
+    let joined = second_pages[0] as usize / PER_PAGE;
+    assert!((BLOCKS / 2 - 16..BLOCKS / 2).contains(&joined), "it began at block {joined}");
+    let around: Vec<i64> = (joined..BLOCKS).chain(0..joined).map(first_of).collect();
+    assert_eq!(second_pages, around);
+    // The second scan reads for itself what the first one had read before, and what has left the
+    // pool by the time it comes there.
+    let read = (bytes_read(&fixture) - before) as usize / BLOCK_SIZE;
+    assert!(read <= BLOCKS * 3 / 2 + POOL, "{read} blocks were read");
+    // The second ended last, and left the place where it began.
+    let mut third = joining(&fixture, &heap);
+    assert_eq!(first_row(&mut third, &mut backend), Some(first_of(joined)));
+}
+
+#[test]
+fn a_scan_of_a_small_table_begins_at_its_first_block() {
+    let fixture = Fixture::new();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..(PER_PAGE * 60) as i64);
+    let mut first = joining(&fixture, &heap);
+    for _ in 0..33 {
+        first_row(&mut first, &mut backend).unwrap();
+    }
+    assert_eq!(first_row(&mut joining(&fixture, &heap), &mut backend), Some(0));
 }
