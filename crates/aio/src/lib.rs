@@ -16,7 +16,7 @@
 //! | `platform` | what differs between operating systems |
 //! | `memory` | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
 //! | [`direct`] | [`IoDirect`]: the io_direct list; whether a directory allows direct I/O |
-//! | `namespace` | [`Namespace`]: open, rename, list, sync; [`PosixNamespace`] |
+//! | `namespace` | [`Namespace`]: open, rename, list, sync; [`PosixNamespace`], [`DirectIfPossible`] |
 //! | `files` | [`FileCache`], [`VirtualFile`]: a bounded number of open files |
 //! | [`stats`] | [`IoStats`]: the counters of pg_stat_io |
 //! | `completion` | [`SharedCompletion`], [`Outcome`], [`IoReport`] |
@@ -83,7 +83,7 @@ pub use io::{Completion, Io, IoFlags, Issuer, LocalCompletion, Op};
 pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
 pub use methods::{Deferred, MethodKind, probe_io_uring};
-pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
+pub use namespace::{DirEntry, DirectIfPossible, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{OpKind, Target};
 pub use owned::OwnedIo;
 pub use planted::{CAN_HAVE_BUGS, PlantedBug};

@@ -1,7 +1,7 @@
 //! [`Namespace`]: opens, creates, renames, unlinks, lists and syncs files and directories.
 //!
-//! [`PosixNamespace`] is the operating system's. A simulated disk brings its own, together with its
-//! own method.
+//! [`PosixNamespace`] is the operating system's, and [`DirectIfPossible`] the same where direct I/O
+//! is a wish. A simulated disk brings its own, together with its own method.
 
 use crate::sync::SystemTime;
 use std::ffi::OsString;
@@ -12,8 +12,10 @@ use crate::error::{AioError, Errno};
 use crate::file::{File, OpenOptions};
 use crate::refusal::DirectRefusal;
 
+mod direct_if_possible;
 mod posix;
 
+pub use direct_if_possible::DirectIfPossible;
 pub use posix::PosixNamespace;
 
 /// What a name stands for.

@@ -76,7 +76,7 @@ impl Archiving {
             fatal: Arc::clone(fatal),
             dir: dir.to_owned(),
             modules: config.archive_modules.clone(),
-            direct: config.io_direct.wal,
+            direct: wal.config().direct,
             system_id: wal.config().system_id,
             settings: Mutex::new(config.archiving.clone()),
             workers: Mutex::default(),
@@ -92,7 +92,7 @@ impl Archiving {
             magic: None,
         };
         let transfers = transfers(&config.archiving);
-        let options = ArchiverConfig { expected, direct: config.io_direct.wal, transfers };
+        let options = ArchiverConfig { expected, direct: wal.config().direct, transfers };
         let archiver = Archiver::new(aio, &wal.config().dir, options);
         archiver.set_module(Some(archiving.module(&config.archiving)));
         let told = Arc::clone(&archiver);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_access::heap::Heaps;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use forebay_aio::sync::{Mutex, RwLock};
-use forebay_aio::{Aio, IoBackend};
+use forebay_aio::{Aio, IoBackend, IoDirect};
 use forebay_catalog::{Database, Databases, OidCounter};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
@@ -51,6 +51,8 @@ pub(crate) enum Phase {
 pub(crate) struct Core {
     pub(crate) dir: PathBuf,
     pub(crate) config: EngineConfig,
+    /// The files that bypass the kernel's page cache.
+    pub(crate) direct: IoDirect,
     pub(crate) aio: Arc<Aio>,
     pub(crate) smgr: Arc<Smgr>,
     pub(crate) pool: Arc<BufferPool>,

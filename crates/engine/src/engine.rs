@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{Aio, BackendType};
+use forebay_aio::{Aio, BackendType, IoDirect};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
 use forebay_txn::locks::{InterruptKind, OwnerId};
@@ -202,6 +202,12 @@ impl Engine {
     /// The name of the I/O method in use.
     pub fn io_method_name(&self) -> &'static str {
         self.core.aio.method_name()
+    }
+
+    /// The files that bypass the kernel's page cache: those that io_direct names, or those that
+    /// were found to be able to.
+    pub fn io_direct(&self) -> IoDirect {
+        self.core.direct
     }
 
     /// Rows of pg_stat_io.

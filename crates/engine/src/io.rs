@@ -1,13 +1,17 @@
-//! Opens the I/O layer with the I/O method of the configuration, and changes its settings later.
+//! Opens the I/O layer with the I/O method of the configuration, finds out which files can bypass
+//! the kernel's page cache, and changes settings later.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespace, WorkerLimits};
+use forebay_aio::{
+    Aio, AioConfig, AioError, DirectIfPossible, DirectRefusal, IoDirect, IoUringRefusal,
+    MethodKind, Namespace, PosixNamespace, WorkerLimits,
+};
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::READ_BACK_FILES;
 
-use crate::config::{Background, EngineConfig, ExtendMethod, IoMethod};
+use crate::config::{Background, EngineConfig, ExtendMethod, IoDirectSetting, IoMethod};
 use crate::error::EngineError;
 
 /// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer,
@@ -85,16 +89,29 @@ pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
         combine_limit: config.io_max_combine_limit.saturating_mul(BLOCK_SIZE),
         ..AioConfig::default()
     };
-    open_with(Arc::new(PosixNamespace::new()), config.io_method, config.io_workers, sizes)
+    let namespace: Arc<dyn Namespace> = match config.io_direct {
+        IoDirectSetting::Auto => Arc::new(DirectIfPossible::new()),
+        IoDirectSetting::Only(_) => Arc::new(PosixNamespace::new()),
+    };
+    let (aio, refusal) = open_with(namespace, config.io_method, config.io_workers, sizes)?;
+    match refusal {
+        Some(why) => tracing::info!("io_method is \"{}\": {why}", aio.method_name()),
+        None if config.io_method == IoMethod::Auto => {
+            tracing::info!("io_method is \"{}\"", aio.method_name());
+        }
+        None => {}
+    }
+    Ok(aio)
 }
 
 /// Opens an I/O layer. If a method is asked for by name and is not available, the error says why.
-pub(crate) fn open_with(
+/// With `auto` and without io_uring, the reason comes with the workers.
+fn open_with(
     namespace: Arc<dyn Namespace>,
     method: IoMethod,
     workers: WorkerLimits,
     sizes: AioConfig,
-) -> Result<Arc<Aio>, EngineError> {
+) -> Result<(Arc<Aio>, Option<IoUringRefusal>), EngineError> {
     let open = |kind| Aio::new(Arc::clone(&namespace), kind, sizes);
     let kind = match method {
         IoMethod::Sync => MethodKind::Sync,
@@ -103,20 +120,24 @@ pub(crate) fn open_with(
         IoMethod::PosixAio => MethodKind::PosixAio,
         IoMethod::Auto => match open(MethodKind::IoUring) {
             Err(AioError::IoUring(refusal)) => {
-                tracing::warn!("io_method is \"worker\": {refusal}");
-                MethodKind::Worker(workers)
+                return Ok((open(MethodKind::Worker(workers))?, Some(refusal)));
             }
-            done => return Ok(done?),
+            done => return Ok((done?, None)),
         },
     };
-    Ok(open(kind)?)
+    Ok((open(kind)?, None))
 }
 
 /// Opens the I/O layer for a program that opens no engine. Reads are started in their full size, so
 /// nothing is merged.
 pub(crate) fn standalone(method: IoMethod, max_backends: usize) -> Result<Arc<Aio>, EngineError> {
     let sizes = AioConfig { max_backends, combine_limit: 0, ..AioConfig::default() };
-    open_with(Arc::new(PosixNamespace::new()), method, WorkerLimits::default(), sizes)
+    let namespace = Arc::new(PosixNamespace::new());
+    let (aio, refusal) = open_with(namespace, method, WorkerLimits::default(), sizes)?;
+    if let Some(why) = refusal {
+        tracing::warn!("io_method is \"{}\": {why}", aio.method_name());
+    }
+    Ok(aio)
 }
 
 /// Changes settings while the engine runs.
@@ -125,39 +146,68 @@ pub(crate) fn change(aio: &Aio, to: &IoSettings) -> Result<(), EngineError> {
     Ok(aio.set_worker_limits(to.io_workers)?)
 }
 
-/// Refuses io_direct, and reading back of writes, where the file system has no direct I/O. Warns
-/// where it only pretends to have it.
-pub(crate) fn check_direct(
+/// The files that bypass the kernel's page cache. Refuses what io_direct names, and reading back of
+/// writes, where the file system has no direct I/O. Warns where it only pretends to have it.
+pub(crate) fn direct_files(
     aio: &Aio,
     dir: &Path,
     config: &EngineConfig,
-) -> Result<(), EngineError> {
-    let direct = config.io_direct;
-    let wal = direct.wal || direct.wal_init;
+) -> Result<IoDirect, EngineError> {
+    let asked = match config.io_direct {
+        IoDirectSetting::Auto => IoDirect::NONE,
+        IoDirectSetting::Only(direct) => direct,
+    };
+    let wal = asked.wal || asked.wal_init;
     let asked = [
-        ("io_direct", direct.data, "base"),
+        ("io_direct", asked.data, "base"),
         ("io_direct", wal, "pg_wal"),
         // Direct data files are checked above.
-        ("checkpoint_verify_writes", config.verify_writes && !direct.data, "base"),
+        ("checkpoint_verify_writes", config.verify_writes && !asked.data, "base"),
         ("checkpoint_verify_writes", config.verify_writes, "pg_xact"),
     ];
     for (setting, wanted, sub) in asked {
         if wanted {
-            let dir = dir.join(sub);
-            let can = aio.namespace().probe_direct(&dir).map_err(|refusal| {
-                EngineError::statement("0A000", refusal.to_string())
-                    .with_detail(format!("The setting \"{setting}\" asks for it."))
-            })?;
-            if let Some(note) = can.note {
-                tracing::warn!(
-                    "{setting} for \"{}\" (file system {}): {note}",
-                    dir.display(),
-                    can.filesystem
-                );
-            }
+            require_direct(aio, setting, &dir.join(sub))?;
         }
     }
+    Ok(match config.io_direct {
+        IoDirectSetting::Auto => possible_direct(aio, dir),
+        IoDirectSetting::Only(direct) => direct,
+    })
+}
+
+fn require_direct(aio: &Aio, setting: &str, dir: &Path) -> Result<(), EngineError> {
+    let can = aio.namespace().probe_direct(dir).map_err(|refusal| {
+        EngineError::statement("0A000", refusal.to_string())
+            .with_detail(format!("The setting \"{setting}\" asks for it."))
+    })?;
+    if let Some(note) = can.note {
+        let (dir, filesystem) = (dir.display(), can.filesystem);
+        tracing::warn!("{setting} for \"{dir}\" (file system {filesystem}): {note}");
+    }
     Ok(())
+}
+
+/// The files whose directories have direct I/O. One line of the log tells them, and what prevents
+/// the others.
+fn possible_direct(aio: &Aio, dir: &Path) -> IoDirect {
+    let probe = |sub| {
+        let dir = dir.join(sub);
+        match aio.namespace().probe_direct(&dir) {
+            Ok(told) => match told.note {
+                None => Ok(()),
+                Some(reason) => Err(DirectRefusal { dir, filesystem: told.filesystem, reason }),
+            },
+            Err(refusal) => Err(refusal),
+        }
+    };
+    let (data, wal) = (probe("base"), probe("pg_wal"));
+    let direct = IoDirect { data: data.is_ok(), wal: wal.is_ok(), wal_init: wal.is_ok() };
+    let reasons: Vec<String> =
+        [data, wal].into_iter().filter_map(|can| Some(can.err()?.to_string())).collect();
+    let colon = if reasons.is_empty() { "" } else { ": " };
+    tracing::info!("io_direct is \"{direct}\"{colon}{}", reasons.join("; "));
+    direct
 }
 
 #[cfg(test)]
@@ -171,7 +221,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory").path().join("none");
         let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() })
             .expect("aio");
-        let refused = |config| match check_direct(&aio, &dir, &config) {
+        let refused = |config| match direct_files(&aio, &dir, &config) {
             Err(EngineError::Refused(refusal)) => {
                 let forebay_catalog::Refusal { message, detail, .. } = *refusal;
                 assert!(message.starts_with("direct I/O is not possible in"), "{message}");
@@ -181,9 +231,27 @@ mod tests {
         };
         let verify = EngineConfig { verify_writes: true, ..EngineConfig::default() };
         assert_eq!(refused(verify), "The setting \"checkpoint_verify_writes\" asks for it.");
-        let io_direct = IoDirect { wal: true, ..IoDirect::NONE };
+        let io_direct = IoDirect { wal: true, ..IoDirect::NONE }.into();
         let wal = EngineConfig { io_direct, ..EngineConfig::default() };
         assert_eq!(refused(wal), "The setting \"io_direct\" asks for it.");
-        check_direct(&aio, &dir, &EngineConfig::default()).expect("nothing is asked for");
+        for io_direct in [IoDirectSetting::Auto, IoDirect::NONE.into()] {
+            let config = EngineConfig { io_direct, ..EngineConfig::default() };
+            let found = direct_files(&aio, &dir, &config).expect("nothing is asked for");
+            assert_eq!(found, IoDirect::NONE);
+        }
+    }
+
+    #[test]
+    fn auto_is_direct_where_the_directory_can() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() })
+            .expect("aio");
+        std::fs::create_dir(dir.path().join("base")).expect("made");
+        let can = forebay_testkit::io::has_direct(dir.path());
+        let found = || direct_files(&aio, dir.path(), &EngineConfig::default()).expect("found out");
+        // There is no directory for the log.
+        assert_eq!(found(), IoDirect { data: can, ..IoDirect::NONE });
+        std::fs::create_dir(dir.path().join("pg_wal")).expect("made");
+        assert_eq!(found(), IoDirect { data: can, wal: can, wal_init: can });
     }
 }

@@ -53,8 +53,8 @@ pub use clock::parse_timestamp;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, AutovacuumSettings, Background,
     BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
-    FatalAction, FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod,
-    LocaleOptions, ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport,
+    FatalAction, FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoDirectSetting,
+    IoMethod, LocaleOptions, ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport,
     RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource,
     SessionSettings, TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod,
     WorkerLimits, WritingSettings, identifier_list,

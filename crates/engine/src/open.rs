@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
-use forebay_aio::Aio;
 use forebay_aio::sync::atomic::AtomicU8;
 use forebay_aio::sync::{Mutex, RwLock};
+use forebay_aio::{Aio, IoDirect};
 use forebay_catalog::{Databases, KnownTrees, OidCounter, RelationMaps, Shared};
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
+use forebay_txn::redo::Counters;
 use forebay_txn::{Clog, DatabaseName, MultiCounters, MultiXacts, XactManager};
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
@@ -64,19 +65,20 @@ fn open_core(
     aio: &Arc<Aio>,
     backend: &mut Backend,
 ) -> Result<Arc<Core>, EngineError> {
-    io::check_direct(aio, dir, &config)?;
+    let direct = io::direct_files(aio, dir, &config)?;
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
     // Recovery must not begin where nothing could be found.
     RelationMaps::check_all(&mut backend.io, dir)?;
-    let (smgr, temp_files) = open_files(dir, &config, aio);
+    let (smgr, temp_files) = open_files(dir, &config, direct.data, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
     let multis = Arc::new(MultiXacts::beside(&clog, multi_counters(&control.checkpoint())));
     let startup = Startup {
         dir,
         config: &config,
+        direct,
         aio,
         pool: &pool,
         clog: &clog,
@@ -85,12 +87,10 @@ fn open_core(
     };
     let started = startup.run(backend)?;
     let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
-    let wal = start_wal(dir, &config, aio, backend, &control, &fatal, timeline, resume)?;
+    let wal = start_wal(dir, &config, direct, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     attach_wal(&started, &wal, &pool);
-    let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, counters.oldest_xid);
-    xacts.set_limit(counters.oldest_xid, DatabaseName { oid: counters.oldest_xid_db, name: None });
-    let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
+    let (xacts, oids) = open_ids(clog, &wal, &counters);
     let heaps = open_heaps(&pool, &wal, (&xacts, &multis), &fatal);
     let databases = find_databases(dir, backend, (&heaps, &xacts, &oids), &config)?;
     let core = Arc::new(Core {
@@ -104,6 +104,7 @@ fn open_core(
         writing: RwLock::new(config.writing),
         dir: dir.to_path_buf(),
         config,
+        direct,
         aio: Arc::clone(aio),
         smgr,
         pool,
@@ -140,6 +141,17 @@ fn find_databases(
     let trees = Arc::new(KnownTrees::new(Arc::clone(&xacts)));
     let compiler = config.index_compiler.clone();
     Ok(Databases::new(backend, dir, Shared { heaps, xacts, oids, trees, compiler })?)
+}
+
+/// What hands out transaction ids and OIDs.
+fn open_ids(
+    clog: Arc<Clog>,
+    wal: &Arc<Wal>,
+    found: &Counters,
+) -> (Arc<XactManager>, Arc<OidCounter>) {
+    let xacts = XactManager::new(clog, Arc::clone(wal), found.next_xid, found.oldest_xid);
+    xacts.set_limit(found.oldest_xid, DatabaseName { oid: found.oldest_xid_db, name: None });
+    (Arc::new(xacts), Arc::new(OidCounter::new(found.next_oid)))
 }
 
 fn open_heaps(
@@ -220,9 +232,14 @@ fn complete(
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.
-fn open_files(dir: &Path, config: &EngineConfig, aio: &Arc<Aio>) -> (Arc<Smgr>, Arc<TempFiles>) {
+fn open_files(
+    dir: &Path,
+    config: &EngineConfig,
+    direct: bool,
+    aio: &Arc<Aio>,
+) -> (Arc<Smgr>, Arc<TempFiles>) {
     let smgr_config = SmgrConfig {
-        direct: config.io_direct.data,
+        direct,
         max_open_files: config.max_files_per_process,
         extend_method: config.file_extend_method,
         verify_writes: config.verify_writes,
@@ -257,6 +274,7 @@ fn open_pool(
 fn start_wal(
     dir: &Path,
     config: &EngineConfig,
+    direct: IoDirect,
     aio: &Arc<Aio>,
     backend: &mut Backend,
     control: &Control,
@@ -264,8 +282,8 @@ fn start_wal(
     timeline: u32,
     resume: Resume,
 ) -> Result<Arc<Wal>, EngineError> {
-    let sync_method = walsync::method(aio, backend, dir, config)?;
-    let wal_config = wal_config(dir, config, &control.get(), sync_method, timeline);
+    let sync_method = walsync::method(aio, backend, dir, config.wal_sync_method, direct.wal)?;
+    let wal_config = wal_config(dir, config, direct, &control.get(), sync_method, timeline);
     let wal = Arc::new(Wal::start(Arc::clone(aio), &mut backend.io, wal_config, resume)?);
     wal.set_compression(config.writing.wal_compression);
     wal.set_segment_policy(config.writing.segment_policy());
@@ -277,6 +295,7 @@ fn start_wal(
 fn wal_config(
     dir: &Path,
     config: &EngineConfig,
+    direct: IoDirect,
     control: &ControlFile,
     sync_method: SyncMethod,
     timeline: u32,
@@ -288,8 +307,8 @@ fn wal_config(
         timeline,
         system_id: control.system_id,
         sync_method,
-        direct: config.io_direct.wal,
-        init_direct: config.io_direct.wal_init,
+        direct: direct.wal,
+        init_direct: direct.wal_init,
         buffers: config.wal_buffers.unwrap_or(auto),
         full_page_writes: config.full_page_writes,
         gather: true,

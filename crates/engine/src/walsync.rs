@@ -11,7 +11,7 @@ use forebay_storage::Backend;
 use forebay_wal::SyncMethod;
 use forebay_wal::probe::{Choice, Conditions, probe};
 
-use crate::config::{EngineConfig, WalSyncMethod};
+use crate::config::WalSyncMethod;
 use crate::error::EngineError;
 
 /// The file in `pg_wal`.
@@ -20,19 +20,20 @@ const FILE: &str = "forebay.sync_method";
 /// log.
 const TEMPORARY: &str = "xlogtemp.sync_method";
 
-/// The method by which WAL is made durable.
+/// The method by which WAL is made durable. `direct`: it bypasses the kernel's page cache.
 pub(crate) fn method(
     aio: &Arc<Aio>,
     backend: &mut Backend,
     dir: &Path,
-    config: &EngineConfig,
+    setting: WalSyncMethod,
+    direct: bool,
 ) -> Result<SyncMethod, EngineError> {
-    match config.wal_sync_method {
+    match setting {
         WalSyncMethod::Fdatasync => Ok(SyncMethod::Fdatasync),
         WalSyncMethod::Fsync => Ok(SyncMethod::Fsync),
         WalSyncMethod::OpenDatasync => Ok(SyncMethod::OpenDatasync),
         WalSyncMethod::OpenSync => Ok(SyncMethod::OpenSync),
-        WalSyncMethod::Auto => automatic(aio, backend, &dir.join("pg_wal"), config.io_direct.wal),
+        WalSyncMethod::Auto => automatic(aio, backend, &dir.join("pg_wal"), direct),
     }
 }
 

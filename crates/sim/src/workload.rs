@@ -197,7 +197,8 @@ impl Life {
         let mut config = EngineConfig {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
-            io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
+            io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct }
+                .into(),
             max_connections: 8,
             background: Background::Stepped,
             wal_sync_method: if setup.open_datasync {

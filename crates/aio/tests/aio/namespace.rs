@@ -150,6 +150,29 @@ fn direct_files_bypass_the_cache() {
 }
 
 #[test]
+fn where_direct_io_is_a_wish_only_readers_are_refused() {
+    let (_, dir) = names();
+    let ns = DirectIfPossible::new();
+    let path = dir.path().join("f");
+    let can = probe_direct(dir.path()).is_ok_and(|told| told.note.is_none());
+    for options in [NEW, OpenOptions::READ_WRITE] {
+        assert_eq!(ns.open(&path, &options.direct(true)).unwrap().is_direct(), can);
+        assert!(!ns.open(&path, &OpenOptions::READ_WRITE).unwrap().is_direct());
+    }
+    assert_eq!(ns.probe_direct(dir.path()), probe_direct(dir.path()));
+    assert_eq!(ns.list(dir.path()).unwrap().len(), 1, "the probe leaves nothing behind");
+
+    // This file system has no direct I/O.
+    let none = Path::new("/proc/self/mem");
+    assert!(!ns.open(none, &OpenOptions::READ_WRITE.direct(true)).unwrap().is_direct());
+    let refused = ns.open(none, &OpenOptions::READ.direct(true)).unwrap_err();
+    assert!(matches!(refused, AioError::Direct(_)), "{refused}");
+    let missing = Path::new("/nowhere/at/all");
+    let error = ns.open(missing, &OpenOptions::READ_WRITE.direct(true)).unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+}
+
+#[test]
 fn a_refusal_of_direct_io_names_file_system_and_reason() {
     let e = probe_direct(Path::new("/proc/self")).unwrap_err();
     let text = e.to_string();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{EngineConfig, IoMethod};
+use crate::config::IoMethod;
 
 /// What to do with the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,11 @@ impl ChecksumOptions {
 
     /// This mode, with PostgreSQL's defaults.
     pub fn new(mode: ChecksumMode) -> ChecksumOptions {
-        let config = EngineConfig::default();
         ChecksumOptions {
             mode,
             filenode: None,
-            io_method: config.io_method,
-            direct: config.io_direct.data,
+            io_method: IoMethod::default(),
+            direct: false,
             io_combine_limit: 16,
             sync: Some(SyncMethod::Fsync),
         }

@@ -22,6 +22,7 @@ pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::autovacuum::AutovacuumSettings;
+use super::direct::IoDirectSetting;
 use super::parallel::ParallelSettings;
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
@@ -34,13 +35,13 @@ named_enum! {
         /// By the thread that wants it, at once.
         Sync = "sync",
         /// By I/O worker threads.
-        #[default]
         Worker = "worker",
         /// By the kernel, with a ring for each backend.
         IoUring = "io_uring",
         /// By the system's POSIX AIO.
         PosixAio = "posix_aio",
-        /// By the kernel if io_uring is available, else by workers, with a warning that says why.
+        /// By the kernel if io_uring is available, else by workers. The log says which, and why.
+        #[default]
         Auto = "auto",
     }
 }
@@ -63,7 +64,8 @@ named_enum! {
     }
 }
 
-/// What an engine is opened with. `default()` has PostgreSQL's defaults.
+/// What an engine is opened with. `default()` has PostgreSQL's defaults, but for [`IoMethod::Auto`]
+/// and [`IoDirectSetting::Auto`]: the best I/O that the machine has.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Blocks of the buffer pool.
@@ -73,7 +75,7 @@ pub struct EngineConfig {
     /// How I/O is executed.
     pub io_method: IoMethod,
     /// What bypasses the page cache.
-    pub io_direct: IoDirect,
+    pub io_direct: IoDirectSetting,
     /// I/O worker threads for [`IoMethod::Worker`].
     pub io_workers: WorkerLimits,
     /// Handles per backend; None: chosen from shared_buffers, at most 64.
@@ -460,7 +462,7 @@ impl Default for EngineConfig {
             shared_buffers: 16384,
             huge_pages: HugePages::Try,
             io_method: IoMethod::default(),
-            io_direct: IoDirect::default(),
+            io_direct: IoDirectSetting::default(),
             io_workers: WorkerLimits::default(),
             io_max_concurrency: None,
             io_max_combine_limit: 16,

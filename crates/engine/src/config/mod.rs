@@ -1,11 +1,12 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 //!
-//! - `engine`: everything but what follows; `archive`: the archive; `recovery`: recovery, and what
-//!   it reports; `stop`: ending a recovery from outside; `vacuum`: vacuum; `parallel`: parallel
-//!   scans
+//! - `engine`: everything but what follows; `direct`: io_direct; `archive`: the archive;
+//!   `recovery`: recovery, and what it reports; `stop`: ending a recovery from outside; `vacuum`:
+//!   vacuum; `parallel`: parallel scans
 
 mod archive;
 mod autovacuum;
+mod direct;
 mod engine;
 mod parallel;
 mod recovery;
@@ -14,6 +15,7 @@ mod vacuum;
 
 pub use archive::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore};
 pub use autovacuum::AutovacuumSettings;
+pub use direct::IoDirectSetting;
 pub use engine::*;
 pub use parallel::ParallelSettings;
 pub use recovery::{

@@ -122,7 +122,7 @@ impl Startup<'_> {
                 refuse("\"forebay_archive.location\" is not set".to_owned())
             }
             ("", "forebay_archive") => {
-                let options = store_options(backend, &settings.store, self.config.io_direct.wal)?;
+                let options = store_options(backend, &settings.store, self.direct.wal)?;
                 let repository = Repository::open(self.aio, &settings.store.location, options)?;
                 let threads = match self.config.background {
                     Background::Threads => settings.prefetch.min(FETCHERS),

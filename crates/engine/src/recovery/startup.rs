@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
-use forebay_aio::{Aio, IoBackend};
+use forebay_aio::{Aio, IoBackend, IoDirect};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
@@ -87,6 +87,8 @@ pub(super) struct Checkpoint {
 pub(crate) struct Startup<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) config: &'a EngineConfig,
+    /// The files that bypass the kernel's page cache.
+    pub(crate) direct: IoDirect,
     pub(crate) aio: &'a Arc<Aio>,
     pub(crate) pool: &'a Arc<BufferPool>,
     pub(crate) clog: &'a Clog,
@@ -106,7 +108,7 @@ impl Startup<'_> {
             segment_size: control.segment_size,
             timeline: history.timeline(),
             system_id: Some(control.system_id),
-            direct: self.config.io_direct.wal || self.reads_direct(control),
+            direct: self.direct.wal || self.reads_direct(control),
         };
         WalReader::new(Arc::clone(self.aio), config, start).with_history(history.clone())
     }

@@ -11,7 +11,7 @@ use forebay_engine::check::{CheckObserver, CheckOptions, CheckedRelation, Findin
 use forebay_engine::types::oids;
 use forebay_engine::{
     ColumnDef, Datum, Engine, EngineConfig, EngineError, FatalAction, InitOptions, IoDirect,
-    IoMethod, LockMode, RowBatch, Session, Table, WritingSettings,
+    IoDirectSetting, IoMethod, LockMode, RowBatch, Session, Table, WritingSettings,
 };
 
 pub use forebay_testkit::files::contents;
@@ -34,11 +34,16 @@ pub fn config(method: IoMethod, direct: bool) -> EngineConfig {
     EngineConfig {
         shared_buffers: 1024,
         io_method: method,
-        io_direct: IoDirect { data: direct, wal: direct, wal_init: direct },
+        io_direct: IoDirect { data: direct, wal: direct, wal_init: direct }.into(),
         io_workers: forebay_aio::WorkerLimits::fixed(2),
         max_connections: 10,
         ..EngineConfig::default()
     }
+}
+
+/// Whether a configuration asks for direct I/O of data files.
+pub fn is_direct(config: &EngineConfig) -> bool {
+    matches!(config.io_direct, IoDirectSetting::Only(direct) if direct.data)
 }
 
 /// Settings with which little WAL makes a checkpoint due.

@@ -108,7 +108,7 @@ fn largest(dir: &Path) -> PathBuf {
 fn a_cluster_at_rest_comes_back_as_it_was() {
     let place = place();
     for (way, config) in ways() {
-        let direct = config.io_direct.data;
+        let direct = is_direct(&config);
         let named = BackupOptions {
             name: Some(format!("{:?}-{direct}", config.io_method)),
             ..options(direct)
@@ -271,7 +271,7 @@ fn a_running_cluster_is_copied_while_it_is_written_to() {
             })
         };
         let mut source = OfSession(engine.session().expect("session"));
-        let direct = config.io_direct.data;
+        let direct = is_direct(&config);
         let before = committed.load(Ordering::SeqCst);
         let about = backup::backup(
             &place.data,

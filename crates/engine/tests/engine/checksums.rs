@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{scratch, ways};
+use crate::common::{is_direct, scratch, ways};
 use forebay_engine::checksums::{
     BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod,
     checksums,
@@ -77,7 +77,7 @@ fn all_ways_find_the_same() {
             let base = cluster(&dir);
             let with = |mode| ChecksumOptions {
                 io_method: config.io_method,
-                direct: config.io_direct.data,
+                direct: is_direct(&config),
                 io_combine_limit,
                 sync: (io_combine_limit > 1).then_some(if io_combine_limit == 16 {
                     SyncMethod::Fsync

@@ -70,6 +70,7 @@ fn show(options: &DemoOptions, directory: &DemoDir, guard: &Guard) -> Result<(),
         println!("Direct I/O is left out: {why}.");
     }
     let server = Child::start(guard, &[])?;
+    println!("{}", chosen_io(&server)?);
     let mut loader = Loader::new(server.client()?, u64::from(options.size))?;
     let loading = loader.load(&bar("loading by COPY", Unit::Bytes, loader.total_bytes()))?;
     println!(
@@ -105,6 +106,18 @@ fn show(options: &DemoOptions, directory: &DemoDir, guard: &Guard) -> Result<(),
     );
     println!("\nAll of it took {:.0} s.", started.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// How the server does its I/O by default on this machine.
+fn chosen_io(server: &Child) -> Result<String, Failure> {
+    let mut client = server.client()?;
+    let mut shown = |setting: &str| -> Result<String, Failure> {
+        let answer = client.query(&format!("SHOW {setting}"))?;
+        Ok(answer.value().unwrap_or_default().to_owned())
+    };
+    let (method, direct) = (shown("io_method_status")?, shown("io_direct_status")?);
+    let direct = if direct.is_empty() { "nothing" } else { &direct };
+    Ok(format!("Its I/O by default: {method}; past the kernel's cache: {direct}."))
 }
 
 /// The result of a scan.

@@ -2,10 +2,11 @@
 //!
 //! The server raises the soft limit as far as the settings ask for and the hard limit allows. Data
 //! files get the descriptors that connections, rings and other files leave. Fewer than
-//! max_files_per_process will do, but not fewer than a minimum.
+//! max_files_per_process will do, but not fewer than a minimum; rings that only `io_method = auto`
+//! asks for are done without first.
 
 use crate::log;
-use forebay_engine::{EngineConfig, descriptors_in_use, raise_descriptor_limit};
+use forebay_engine::{EngineConfig, IoMethod, descriptors_in_use, raise_descriptor_limit};
 
 /// Descriptors of one connection: handles of its socket to read, to write, to shut it down, and to
 /// send the last message.
@@ -36,13 +37,18 @@ impl Wanted {
         self.in_use + self.connections.0 + self.others.0 + LEAST_FILES
     }
 
-    /// How many data files may be open under this limit; None if there are too few descriptors for
-    /// everything else.
-    fn files_under(&self, limit: u64) -> Option<u64> {
+    /// How many data files may be open under this limit, and whether there are descriptors for the
+    /// optional rings; None if there are too few for everything else.
+    fn files_under(&self, limit: u64) -> Option<(u64, bool)> {
         if limit >= self.all() {
-            return Some(self.files);
+            return Some((self.files, true));
         }
-        Some(self.files.min(limit.checked_sub(self.least())? + LEAST_FILES))
+        let files = |others: u64| {
+            let left = limit.checked_sub(self.in_use + self.connections.0 + others)?;
+            (left >= LEAST_FILES).then_some(self.files.min(left))
+        };
+        let with_rings = files(self.others.1).map(|left| (left, true));
+        with_rings.or_else(|| files(self.others.0).map(|left| (left, false)))
     }
 }
 
@@ -58,7 +64,7 @@ pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<()
         files: number(config.max_files_per_process),
     };
     let limits = raise_descriptor_limit(wanted.all());
-    let Some(files) = wanted.files_under(limits.descriptors) else {
+    let Some((files, rings)) = wanted.files_under(limits.descriptors) else {
         return Err(format!(
             "insufficient file descriptors available to start server process\n\
              DETAIL:  System allows {}, server needs at least {}, {} files are already open.\n\
@@ -84,6 +90,14 @@ pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<()
             "at most {files} data files are kept open, not {wanted} (max_files_per_process)"
         ));
     }
+    if !rings && config.io_method == IoMethod::Auto {
+        config.io_method = IoMethod::Worker;
+        log::log(format!(
+            "io_method is \"worker\": the limit on descriptors (RLIMIT_NOFILE, {}) leaves too few \
+             for io_uring",
+            limits.descriptors
+        ));
+    }
     config.max_files_per_process = usize::try_from(files).unwrap_or(config.max_files_per_process);
     Ok(())
 }
@@ -97,11 +111,13 @@ mod tests {
         let wanted = Wanted { in_use: 10, connections: (400, 864), others: (32, 140), files: 1000 };
         assert_eq!((wanted.least(), wanted.all()), (490, 2014));
         for (limit, files) in [
-            (1 << 20, Some(1000)),
-            (2014, Some(1000)),
-            (2013, Some(1000)),
-            (1024, Some(582)),
-            (490, Some(48)),
+            (1 << 20, Some((1000, true))),
+            (2014, Some((1000, true))),
+            (2013, Some((1000, true))),
+            (1024, Some((474, true))),
+            (598, Some((48, true))),
+            (597, Some((155, false))),
+            (490, Some((48, false))),
             (489, None),
         ] {
             assert_eq!(wanted.files_under(limit), files, "{limit}");

@@ -270,6 +270,7 @@ impl Server {
         let huge = if engine.uses_huge_pages() { "on" } else { "off" };
         settings.tell(key!("huge_pages_status"), huge);
         settings.tell(key!("io_method_status"), engine.io_method_name());
+        settings.tell(key!("io_direct_status"), engine.io_direct());
         if settings.text(key!("wal_sync_method")) == "auto" {
             settings.tell(key!("wal_sync_method"), engine.wal_sync_method_name());
         }

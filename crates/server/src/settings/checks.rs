@@ -5,7 +5,7 @@ use super::value::Value;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::types::Zone;
-use forebay_engine::{IoDirect, Lsn, identifier_list, parse_timestamp};
+use forebay_engine::{IoDirectSetting, Lsn, identifier_list, parse_timestamp};
 
 /// A check of a parsed value.
 pub type Check = fn(Value) -> Result<Value, String>;
@@ -133,9 +133,9 @@ pub fn recovery_target_xid(value: Value) -> Result<Value, String> {
     )
 }
 
-/// io_direct: data, wal, wal_init.
+/// io_direct: auto, or a list of data, wal, wal_init.
 pub fn io_direct(value: Value) -> Result<Value, String> {
-    let direct = IoDirect::parse(&text(value)).map_err(|e| e.to_string())?;
+    let direct = IoDirectSetting::parse(&text(value)).map_err(|e| e.to_string())?;
     Ok(Value::Text(direct.to_string()))
 }
 

@@ -7,7 +7,7 @@ use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, AutovacuumSettings, CleanerOptions, EngineConfig,
-    ExtendMethod, FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings,
+    ExtendMethod, FatalAction, HugePages, ImageCompression, IoDirectSetting, IoMethod, IoSettings,
     ParallelSettings, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
     TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
     WritingSettings, identifier_list, parse_timestamp,
@@ -28,7 +28,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             _ => HugePages::Try,
         },
         io_method: checked(IoMethod::by_name(s.text(key!("io_method")))),
-        io_direct: checked(IoDirect::parse(s.text(key!("io_direct"))).ok()),
+        io_direct: checked(IoDirectSetting::parse(s.text(key!("io_direct"))).ok()),
         io_workers: io_workers(s),
         io_max_concurrency: s.chosen(key!("io_max_concurrency")),
         io_max_combine_limit: s.count(key!("io_max_combine_limit")),
@@ -271,6 +271,7 @@ mod tests {
     use super::super::server::ConfigError;
     use super::super::table::Kind;
     use super::*;
+    use forebay_engine::IoDirect;
 
     /// The settings of a command line.
     fn load(settings: &[(&str, &str)]) -> Result<ServerSettings, ConfigError> {
@@ -340,6 +341,22 @@ mod tests {
         };
         assert_eq!(method(&[]), ExtendMethod::PosixFallocate);
         assert_eq!(method(&[("file_extend_method", "write_zeros")]), ExtendMethod::WriteZeros);
+    }
+
+    #[test]
+    fn io_of_a_configuration_of_postgresql_is_respected() {
+        let io = |conf: &str| {
+            let dir = tempfile::tempdir().expect("a directory");
+            std::fs::write(dir.path().join("postgresql.conf"), conf).expect("written");
+            let config = engine_config(&ServerSettings::load(dir.path(), &[]).expect("loads"));
+            (config.io_method, config.io_direct)
+        };
+        assert_eq!(io("max_connections = 5\n"), (IoMethod::Auto, IoDirectSetting::Auto));
+        let wal = IoDirect { wal: true, ..IoDirect::NONE };
+        let conf = "io_method = worker\ndebug_io_direct = 'wal'\n";
+        assert_eq!(io(conf), (IoMethod::Worker, wal.into()));
+        assert_eq!(io("io_direct = ''\n"), (IoMethod::Auto, IoDirect::NONE.into()));
+        assert_eq!(io("debug_io_direct = 'Auto'\n"), (IoMethod::Auto, IoDirectSetting::Auto));
     }
 
     #[test]

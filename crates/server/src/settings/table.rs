@@ -428,9 +428,11 @@ pub static TABLE: &[Setting] = &[
         "Sets the display format for interval values.").reported(),
     setting("io_combine_limit", User, int(1, 128, Unit::Blocks), "128kB", IO,
         "Limit on the size of data reads and writes."),
-    setting("io_direct", Postmaster, Text, "", IO,
-        "Uses direct I/O for: data, wal, wal_init.")
+    setting("io_direct", Postmaster, Text, "auto", IO,
+        "Uses direct I/O for: data, wal, wal_init. auto: for those whose file system has it.")
         .or_named("debug_io_direct").checked(checks::io_direct),
+    setting("io_direct_status", Internal, Text, "", PRESET,
+        "Shows the files that direct I/O is used for."),
     setting("io_max_combine_limit", Postmaster, int(1, 128, Unit::Blocks), "128kB", IO,
         "Server-wide limit that clamps io_combine_limit."),
     setting("io_max_concurrency", Postmaster, int(-1, 1024, Unit::None), "-1", IO,
@@ -439,7 +441,7 @@ pub static TABLE: &[Setting] = &[
     setting("io_max_workers", Sighup, int(1, 32, Unit::None), "8", IO,
         "Maximum number of I/O worker threads, for io_method=worker, where io_workers is not set."),
     setting("io_method", Postmaster,
-        Enum(&["sync", "worker", "io_uring", "posix_aio", "auto"]), "worker", IO,
+        Enum(&["sync", "worker", "io_uring", "posix_aio", "auto"]), "auto", IO,
         "Selects the method for executing asynchronous I/O. auto: io_uring, or worker where it \
          can't be had."),
     setting("io_method_status", Internal, Text, "", PRESET,

@@ -12,6 +12,7 @@ fn it_shows_everything_and_cleans_up() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{errors}");
     for part in [
+        "Its I/O by default: ",
         "Loaded 100,000 rows",
         "io_method",
         "worker",

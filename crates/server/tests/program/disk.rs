@@ -1,11 +1,10 @@
 //! A disk that returns other bytes than were written, and one that is full.
 
-use super::harness::{Server, failure, value};
+use super::harness::{Mount, Server, failure, value};
 use forebay_server::client::{Client, ClientError};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -111,37 +110,26 @@ fn a_lost_write_stops_the_server_and_recovery_repeats_it() {
 /// A small file system of its own under a data directory.
 struct SmallDisk {
     folder: Arc<TempDir>,
-    path: PathBuf,
+    mount: Mount,
 }
 
 impl SmallDisk {
     /// None without the right to mount.
     fn new(megabytes: u32) -> Option<SmallDisk> {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let path = folder.path().join("data");
-        std::fs::create_dir(&path).expect("made");
-        let options = format!("size={megabytes}m");
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(&path)
-            .output();
-        mount.is_ok_and(|m| m.status.success()).then_some(SmallDisk { folder, path })
+        let mount =
+            Mount::new(&folder.path().join("data"), "tmpfs", &format!("size={megabytes}m"))?;
+        Some(SmallDisk { folder, mount })
     }
 
     /// Fills it to the last block.
     fn fill(&self) -> PathBuf {
-        let path = self.path.join("ballast");
+        let path = self.mount.path.join("ballast");
         let mut ballast = std::fs::File::create(&path).expect("made");
         for size in [1 << 20, 4096] {
             while ballast.write_all(&vec![1; size]).is_ok() {}
         }
         path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
 

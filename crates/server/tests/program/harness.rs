@@ -54,6 +54,16 @@ impl Server {
         Server::spawned(folder, None, settings)
     }
 
+    /// A server under another program, with no settings but these.
+    pub fn under(folder: Arc<TempDir>, words: &[&str], settings: &[&str]) -> Server {
+        let port = free_port();
+        let server = serve(PROGRAM, &folder.path().join("data"), port, folder.path(), settings);
+        let child =
+            Child::spawn(&mut if words.is_empty() { server } else { under(words, &server) });
+        child.wait_until_ready();
+        Server { child, port, folder }
+    }
+
     fn spawned(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
         let port = free_port();
         let child = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
@@ -144,6 +154,13 @@ pub fn refused_under(
     (child.wait(), log)
 }
 
+/// A server under another program that is expected not to start: its log.
+pub fn refused_by(words: &[&str], data: &Path, settings: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = serve(PROGRAM, data, free_port(), folder.path(), settings);
+    Child::spawn(&mut under(words, &server)).wait_for_refusal()
+}
+
 fn spawn(
     folder: &TempDir,
     data: &Path,
@@ -151,13 +168,34 @@ fn spawn(
     ulimit: Option<&str>,
     settings: &[&str],
 ) -> Child {
-    let small = ["shared_buffers=4MB", "io_method=sync"];
+    let small = ["shared_buffers=4MB", "io_method=sync", "io_direct="];
     let settings = [&small[..], settings].concat();
     let mut server = serve(PROGRAM, data, port, folder.path(), &settings);
     if let Some(limit) = ulimit {
         server = under(&["sh", "-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")], &server);
     }
     Child::spawn(&mut server)
+}
+
+/// A file system of its own at a directory.
+pub struct Mount {
+    pub path: PathBuf,
+}
+
+impl Mount {
+    /// None without the right to mount.
+    pub fn new(path: &Path, kind: &str, options: &str) -> Option<Mount> {
+        std::fs::create_dir_all(path).expect("made");
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", kind, "-o", options, kind]).arg(path).output();
+        mount.is_ok_and(|m| m.status.success()).then(|| Mount { path: path.to_owned() })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
 }
 
 /// The single value a query gives.

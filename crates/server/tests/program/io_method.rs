@@ -3,7 +3,6 @@
 use super::harness::{Server, failure, refused, refused_under, value};
 use forebay_server::client::Client;
 use forebay_testkit::free_port;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -237,14 +236,16 @@ fn workers_follow_a_reload() {
 
 #[test]
 fn the_method_in_use_is_shown() {
-    let server = Server::with(&["io_method=auto"]);
+    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    let server = Server::under(folder, &[], &[]);
     let shown = server.value("SHOW io_method_status");
     assert_eq!(server.value("SHOW io_method"), "auto");
+    let line = server.wait_for_log(&format!("LOG:  io_method is \"{shown}\""));
     if forebay_aio::probe_io_uring().is_ok() {
         assert_eq!(shown, "io_uring");
     } else {
         assert_eq!(shown, "worker");
-        server.wait_for_log("could not set up io_uring: ");
+        assert!(line.contains("could not set up io_uring: "), "{line}");
     }
     let data = server.folder.path().join("other");
     let (_, log) = refused(&data, free_port(), &["io_method=fast"]);
@@ -295,17 +296,4 @@ fn descriptors_are_raised_counted_and_run_short() {
     for number in 0..200 {
         assert_eq!(value(&mut client, &format!("SELECT count(*) FROM t{number}")), "1");
     }
-}
-
-#[test]
-fn io_direct_that_a_file_system_lacks_is_refused_with_the_reason() {
-    let shm = Path::new("/dev/shm");
-    if !shm.is_dir() || forebay_aio::probe_direct(shm).is_ok() {
-        // Here memory file systems do direct I/O (since Linux 6.6), or there is none.
-        eprintln!("no file system without direct I/O here");
-        return;
-    }
-    let folder = tempfile::tempdir_in(shm).expect("a folder");
-    let (status, log) = refused(&folder.path().join("data"), free_port(), &["io_direct=data"]);
-    assert!(!status.success() && log.contains("direct I/O is not possible in"), "{log}");
 }

@@ -17,6 +17,7 @@
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`columns`]: how the values of columns are stored, and their statistics
 //! - [`damage`]: damaged pages, and the settings that accept them
+//! - [`defaults`]: the defaults of io_method and io_direct on machines that lack what they are for
 //! - [`demo`]: the demonstration, small
 //! - [`disk`]: a disk with other bytes than were written, a full disk
 //! - [`foreign`]: directories that PostgreSQL made, and what is refused of them
@@ -47,6 +48,7 @@ mod columns;
 mod connections;
 mod copy;
 mod damage;
+mod defaults;
 mod demo;
 mod disk;
 mod extended;

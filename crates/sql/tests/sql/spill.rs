@@ -80,7 +80,7 @@ impl Fixture {
         let io_direct = if direct { IoDirect::ALL } else { IoDirect::NONE };
         EngineConfig {
             io_method,
-            io_direct,
+            io_direct: io_direct.into(),
             io_workers: WorkerLimits::fixed(2),
             shared_buffers: 256,
             max_connections: 8,

@@ -46,7 +46,7 @@ pub fn open_made(make: impl FnOnce(&Path)) -> Fixture {
 fn start(dir: TempDir, method: IoMethod, direct: String) -> Fixture {
     let config = EngineConfig {
         io_method: method,
-        io_direct: IoDirect::parse(&direct).expect("a list"),
+        io_direct: IoDirect::parse(&direct).expect("a list").into(),
         shared_buffers: 256,
         index_compiler: Some(Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()

@@ -2,7 +2,7 @@
 //! gets.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod};
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod};
 use forebay_sql::pieces::{LongValue, show_pieces};
 use forebay_sql::{
     ColumnDesc, Connection, Format, Identity, IsolationLevel, PlanSettings, RowRef, RowSink,
@@ -194,7 +194,11 @@ pub fn without_tables() -> Connection {
         }
         let options = InitOptions { sync: false, ..InitOptions::default() };
         Engine::init(&dir, &options).expect("init");
-        let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
+        let config = EngineConfig {
+            io_method: IoMethod::Sync,
+            io_direct: IoDirect::NONE.into(),
+            ..EngineConfig::default()
+        };
         let index_compiler = Some(std::sync::Arc::new(forebay_sql::IndexCompiler) as _);
         let config = EngineConfig { index_compiler, ..config };
         Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")

@@ -15,8 +15,10 @@ use crate::peers::Peer;
 use crate::run::{output, run};
 use crate::watch;
 
-/// Settings of both servers: the size of the pool, and room for the log between checkpoints.
-const COMMON: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50"];
+/// Settings of both servers, unless a measurement has others: the size of the pool, room for the
+/// log between checkpoints, and PostgreSQL's method of I/O. I/O is also buffered.
+const COMMON: [&str; 4] =
+    ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50", "io_method=worker"];
 
 /// For measurements that it would disturb.
 pub const WITHOUT_AUTOVACUUM: &str = "autovacuum=off";
@@ -109,7 +111,9 @@ impl Subject {
     /// When it does not start.
     pub fn start(&self, settings: &[&str]) -> Result<Running<'_>, String> {
         let port = free_port();
-        let settings: Vec<&str> = COMMON.iter().chain(settings).copied().collect();
+        let buffered = self.direct_setting(false);
+        let common = COMMON.iter().copied().chain([buffered.as_str()]);
+        let settings: Vec<&str> = common.chain(settings.iter().copied()).collect();
         let child = match self {
             Subject::Forebay { program, data } => {
                 let folder = data.parent().unwrap_or(data);

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sql::Sql;
 
-/// What is compared of the catalogs, without numbers that are handed out.
+/// What is compared of the catalogs, without numbers that are handed out, and without relhasindex,
+/// which is set in place before the transaction commits.
 const SHOWN: [&str; 15] = [
-    "select relname, relkind, relpersistence, relnatts, relhasindex, relchecks, relhastriggers, \
-     relreplident, reloptions from pg_class where oid > 16383 and relpersistence <> 't'",
+    "select relname, relkind, relpersistence, relnatts, relchecks, relhastriggers, relreplident, \
+     reloptions from pg_class where oid > 16383 and relpersistence <> 't'",
     "select attname, atttypid, attnum, attnotnull, atthasdef, attidentity, attisdropped, \
      attstorage from pg_attribute where attrelid > 16383 and attnum > 0",
     "select indnatts, indisunique, indisprimary, indisvalid, indisready, indkey from pg_index \
@@ -146,6 +147,17 @@ pub(super) fn check_unlogged(sql: &mut Sql) -> Result<(), String> {
         sql.run(&format!("select * from {schema}.{}", row[1]))?;
     }
     Ok(())
+}
+
+/// Checks that tables with indexes are known to have some.
+///
+/// # Errors
+/// The OIDs of those that are not.
+pub(super) fn check_indexed(sql: &mut Sql) -> Result<(), String> {
+    let known = sql.column("select oid from pg_class where relhasindex")?;
+    let tables = sql.column("select indrelid from pg_index")?;
+    let missing: Vec<_> = tables.iter().filter(|oid| !known.contains(oid)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("relhasindex is false: {missing:?}")) }
 }
 
 /// Checks that what rows of the catalogs refer to is there.

@@ -24,7 +24,7 @@ use crate::disk::SimDisk;
 use crate::sql::{Sql, begin};
 use crate::survival::Survival;
 use crate::workload::{Life, Setup, data_dir, fresh_disk};
-use catalogs::{Picture, check_references, check_unlogged, picture};
+use catalogs::{Picture, check_indexed, check_references, check_unlogged, picture};
 use steps::{BEFORE, Group, IN_A_BLOCK};
 
 pub use steps::GROUPS;
@@ -190,6 +190,7 @@ fn look(disk: &SimDisk, setup: Setup, expected: &[Picture]) -> Result<(), String
         return Err(format!("neither all nor nothing: {}", differences.join("; or ")));
     }
     check_unlogged(&mut sql)?;
+    check_indexed(&mut sql)?;
     check_references(&mut sql)?;
     check_tablespaces(&life, disk, &mut sql)?;
     sql.run("create table afterwards (id serial primary key, t text); drop table afterwards")?;
