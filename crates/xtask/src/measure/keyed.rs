@@ -24,6 +24,9 @@ pub fn rows(rows: u64) -> String {
     )
 }
 
+/// Only an index scan will do.
+const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
+
 /// The columns of [`rows`].
 pub const COLUMNS: &str = "(id int8, n int8, pad text)";
 
@@ -64,6 +67,16 @@ impl Keyed {
         server.query("CREATE INDEX keyed_id ON keyed (id)")?;
         server.query("VACUUM keyed")?;
         server.query("CHECKPOINT").map(drop)
+    }
+
+    /// Reads the table and its index into the pool, as far as they fit.
+    ///
+    /// # Errors
+    /// The server's error.
+    pub fn read_all(&self, server: &Running<'_>) -> Result<(), String> {
+        server.create_extensions()?;
+        server.query("SELECT pg_prewarm('keyed')")?;
+        server.query(&format!("{BY_INDEX}; SELECT count(id) FROM keyed WHERE id > 0")).map(drop)
     }
 
     /// Removes the file.

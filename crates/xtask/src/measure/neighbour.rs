@@ -17,7 +17,7 @@ use super::contender::{CONTENDERS, Contender, Sizes};
 use super::keyed::Keyed;
 use super::pgbench::{Length, Run, Script};
 use super::servers::Subject;
-use super::table::{Table, printed};
+use super::table::{Mark, Table, printed};
 use crate::peers::Peer;
 use crate::plots;
 use crate::plots::series::Series;
@@ -39,6 +39,11 @@ pub struct Extent {
 const CLIENTS: u32 = 8;
 /// Names of the servers in columns of the series.
 const NAMES: [&str; 2] = ["forebay", "postgresql"];
+/// What Forebay should hold: rows, and their limits.
+const MARKS: [(&str, f64); 3] = [(LONGEST, 10.0), (KILLED, 0.0), (SWAPPED, 0.0)];
+const LONGEST: &str = "seconds until 0.9 of the rate, longest";
+const KILLED: &str = "processes killed for memory";
+const SWAPPED: &str = "swapped, MB";
 /// A rate that counts as that of before, as a part of it.
 const AGAIN: f64 = 0.9;
 const MEGABYTE: f64 = 1e6;
@@ -66,6 +71,9 @@ pub fn run(
         let seen = measure(contender, peer, &keyed, extent)?;
         seen.add_to(&mut table, contender.column);
         all.push(seen);
+    }
+    for (row, limit) in MARKS {
+        table.mark(row, &[Mark::at_most(0, limit)]);
     }
     keyed.remove_input()?;
     forebay.remove();
@@ -131,14 +139,14 @@ impl Seen {
             ("transactions in the slowest second", slowest),
             ("seconds without a transaction", idle as f64),
             ("seconds until 0.9 of the rate, median", recovery::median(again)),
-            ("seconds until 0.9 of the rate, longest", longest),
+            (LONGEST, longest),
             ("server's memory, MB, most", extreme(f64::max, |second| second.server) / MEGABYTE),
             ("server's memory, MB, least", extreme(f64::min, |second| second.server) / MEGABYTE),
             ("waited for memory, % of the time", waited / self.seconds.len().max(1) as f64),
             ("the bound was hit, times", self.failures as f64),
-            ("processes killed for memory", self.oom_kills as f64),
+            (KILLED, self.oom_kills as f64),
             ("of them the neighbour", self.neighbours_killed as f64),
-            ("swapped, MB", self.swapped as f64 / MEGABYTE),
+            (SWAPPED, self.swapped as f64 / MEGABYTE),
             ("seconds until the last transaction", ran as f64),
         ];
         for (row, figure) in rows.into_iter().filter(|(_, figure)| !figure.is_nan()) {

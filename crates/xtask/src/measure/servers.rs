@@ -272,6 +272,8 @@ impl Running<'_> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
+                // Its number may soon be another program's.
+                self.child = None;
                 let log = self.subject.directory().with_extension("log");
                 return Err(format!("the server has ended ({status}); see {}", log.display()));
             }

@@ -60,8 +60,8 @@ pub fn run(
         let group = Group::make(memory)?;
         keyed.load(&contender.start(&group, &[])?)?;
     }
-    let script = keyed.look_up();
-    let warm = Warm { peer, caches, memory, seconds: extent.seconds, script: &script };
+    let (keyed, script) = (&keyed, &keyed.look_up());
+    let warm = Warm { peer, caches, memory, seconds: extent.seconds, keyed, script };
     let title = "From the start of a server, seconds";
     let mut seconds = Table::against_others(title, &CONTENDERS, Better::Less);
     let mut before = Table::new("Before the restart", &CONTENDERS);
@@ -82,6 +82,7 @@ struct Warm<'w> {
     caches: &'w Caches,
     memory: u64,
     seconds: u64,
+    keyed: &'w Keyed,
     script: &'w str,
 }
 
@@ -102,6 +103,7 @@ impl Warm<'_> {
         self.caches.drop()?;
         let group = Group::make(self.memory)?;
         let server = contender.start(&group, prewarm)?;
+        self.keyed.read_all(&server)?;
         self.load(self.seconds).done(&server, self.peer)?;
         let blocks = Blocks::count(&server, Counted::LookUps)?;
         let rate = self.load(self.seconds).done(&server, self.peer)?.rate;

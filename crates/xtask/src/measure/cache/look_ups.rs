@@ -92,6 +92,7 @@ impl LookUps<'_> {
             self.caches.drop()?;
             let group = Group::make(self.memory)?;
             let server = contender.start(&group, &[])?;
+            keyed.read_all(&server)?;
             let ended = AtomicBool::new(false);
             thread::scope(|scope| {
                 let other = scope.spawn(|| repeat(&server, beside, scanned, &ended));
@@ -108,7 +109,7 @@ impl LookUps<'_> {
         Ok(())
     }
 
-    /// Looks up as long to fill the pool, and then measures.
+    /// Looks up as long until caches are as they stay, and then measures.
     fn look_up(
         &self,
         server: &Running<'_>,

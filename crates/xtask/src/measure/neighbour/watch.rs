@@ -40,7 +40,7 @@ pub struct Seen {
     pub oom_kills: u64,
     /// Neighbours that were killed.
     pub neighbours_killed: u64,
-    /// Bytes swapped out at the end.
+    /// The most bytes that were swapped out.
     pub swapped: u64,
     /// Why the load ended before its time.
     pub failed: Option<String>,
@@ -58,6 +58,7 @@ pub struct Watch<'w> {
     killed: u64,
     failures: u64,
     waited: u64,
+    swapped: u64,
     seconds: Vec<Second>,
 }
 
@@ -87,6 +88,7 @@ impl<'w> Watch<'w> {
             killed: 0,
             failures: group.memory()?.failures,
             waited: group.waited().unwrap_or(0),
+            swapped: 0,
             seconds: Vec::new(),
         })
     }
@@ -113,7 +115,7 @@ impl<'w> Watch<'w> {
             failures: now.failures.saturating_sub(before.failures),
             oom_kills: now.oom_kills.saturating_sub(before.oom_kills),
             neighbours_killed: self.killed,
-            swapped: now.swapped,
+            swapped: self.swapped.max(now.swapped),
             failed: None,
         })
     }
@@ -135,6 +137,7 @@ impl<'w> Watch<'w> {
             waited: waited.saturating_sub(self.waited) as f64 / 1e4,
         };
         (self.failures, self.waited) = (memory.failures, waited);
+        self.swapped = self.swapped.max(memory.swapped);
         // Seconds that were missed were like this one.
         let missing = usize::try_from(at).map_err(|e| e.to_string())?.max(self.seconds.len() + 1);
         self.seconds.resize(missing, second);
