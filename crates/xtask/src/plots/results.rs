@@ -153,7 +153,9 @@ fn named<'v>(list: &'v Value, field: &str, text: &str) -> Option<&'v Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, Newest, json, machine};
+    use std::fs;
+
+    use super::{FOLDER, Figure, Newest, json, machine, newest_series};
 
     #[test]
     fn the_newest_figure_is_found() {
@@ -169,6 +171,20 @@ mod tests {
         {
             assert!(newest.figure(part, table, row, column).is_err(), "{part} {table} {row}");
         }
+    }
+
+    #[test]
+    fn the_newest_series_of_a_part_is_found() {
+        let root = std::env::temp_dir().join(format!("xtask-series-{}", std::process::id()));
+        fs::create_dir_all(root.join(FOLDER)).expect("a folder");
+        let none = newest_series(&root, "p");
+        for (name, rate) in [("2026-01-02-p", 2), ("2026-01-01-p", 1), ("2026-01-03-q", 3)] {
+            let file = root.join(FOLDER).join(name).with_extension("csv");
+            fs::write(file, format!("rate\n{rate}\n")).expect("a file");
+        }
+        let newest = newest_series(&root, "p").expect("numbers").expect("a series");
+        fs::remove_dir_all(&root).expect("removed");
+        assert_eq!((none, newest.column("rate")), (Ok(None), Ok(vec![2.0])));
     }
 
     #[test]
