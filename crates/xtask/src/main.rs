@@ -9,6 +9,7 @@
 //! - [`catalogs`]: the initial rows of PostgreSQL's catalogs, as data files
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`plots`]: charts of what was measured
+//! - [`occupy`]: takes memory for a while, beside what is measured
 //! - [`watched`]: any program of tests, under watch as in [`test`](mod@test)
 //! - [`single`]: power cuts, turns with PostgreSQL 18, isolation specifications,
 //!   regression tests; in any number
@@ -32,6 +33,7 @@ mod harness;
 mod instrumented;
 mod measure;
 mod moto;
+mod occupy;
 mod packages;
 mod peers;
 mod plots;
@@ -68,6 +70,9 @@ enum Task {
     Measure(measure::Options),
     /// Draw docs/plots from the newest results in docs/results
     Plots,
+    /// Take so many MB of memory for so many seconds
+    #[command(hide = true)]
+    Occupy(occupy::Options),
     /// Cut the power of Forebay and PostgreSQL 18 under load
     Powercut(single::Powercut),
     /// Let Forebay and PostgreSQL 18 crash and recover one directory by turns
@@ -98,6 +103,10 @@ fn perform(task: Task) -> Result<(), String> {
         Task::Test(options) => test::run(&workspace_root(), &options),
         Task::Measure(options) => measure::run(&workspace_root(), &options),
         Task::Plots => plots::run(&workspace_root()),
+        Task::Occupy(options) => {
+            occupy::run(&options);
+            Ok(())
+        }
         Task::Watch(options) => watched::run(&options),
         Task::Powercut(options) => options.run(&workspace_root()),
         Task::Turns(options) => options.run(&workspace_root()),

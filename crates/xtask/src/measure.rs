@@ -11,12 +11,17 @@
 //! - [`rows`]: updates, deletes, row locks, bloat, vacuum and count(*) of both servers
 //! - [`index`]: ranges and rows by an index, its making, and VACUUM, of both servers
 //! - [`tpcb`]: pgbench's own transactions, on its own tables, and DDL
+//! - [`cache`]: the pool as the only cache: scans and look-ups in a memory cgroup
+//! - [`neighbour`]: a load beside a program that takes memory and gives it back
+//! - [`warm`]: from a restart to the hits of before
 //! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
 //!   `forebay bench` beside fio
 //! - [`fio`], [`pgbench`]: run them; [`processor`]: a server's processor time; [`report`]: what
 //!   `forebay bench` prints
+//! - [`cgroup`]: bounds a server's memory; [`contender`]: servers in it, with their best settings
+//! - [`counters`]: what was read; [`keyed`]: a table for look-ups; [`ticks`]: even intervals
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
 //! Every figure is the median of the rounds, with the smallest and largest. Caches are dropped and
@@ -34,11 +39,17 @@ use crate::plots::{self, results};
 use crate::run::run as command;
 
 mod archive;
+mod cache;
+mod cgroup;
 mod checksums;
 mod cold;
+mod contender;
 mod copy;
+mod counters;
 mod fio;
 mod index;
+mod keyed;
+mod neighbour;
 mod pgbench;
 mod pool;
 mod processor;
@@ -46,12 +57,15 @@ mod report;
 mod rows;
 mod servers;
 mod table;
+mod ticks;
 mod tpcb;
 mod wal;
+mod warm;
 mod work;
 
 use archive::Outcome;
 use cold::{Caches, Cold};
+use contender::Sizes;
 use copy::Copies;
 use pool::Extent;
 use servers::{Subject, order};
@@ -66,9 +80,10 @@ pub struct Options {
     /// Interleaved rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Seconds of each run of pgbench, and of each run of random updates
-    #[arg(long, default_value_t = 4)]
-    seconds: u64,
+    /// Seconds of each run of pgbench, and of each run of random updates: 4, but 10 for cache and
+    /// warm, and 1200 for neighbour
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Updates of a small table, after which its size is measured
     #[arg(long, default_value_t = 5_000_000)]
     updates: u64,
@@ -90,13 +105,22 @@ pub struct Options {
     /// pgbench's scale for tables ten times the pool: 1000 are 16 GB; 0: none
     #[arg(long, value_name = "SCALE", default_value_t = 1000)]
     large_scale: u32,
+    /// Memory of each server in cache, neighbour and warm: the bound of a cgroup
+    #[arg(long, value_name = "MB", default_value_t = 2048)]
+    memory: u64,
+    /// Forebay's shared_buffers there: "auto" or a size; three quarters of the memory if not given
+    #[arg(long, value_name = "SIZE")]
+    forebay_buffers: Option<String>,
+    /// Measure target/release/forebay as it is
+    #[arg(long)]
+    no_build: bool,
     /// Write the results into docs/results, and draw docs/plots from them
     #[arg(long)]
     keep: bool,
 }
 
 /// The order in which the parts run.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 11] = [
     Part::Checksums,
     Part::Pool,
     Part::Wal,
@@ -105,6 +129,9 @@ const PARTS: [Part; 8] = [
     Part::Rows,
     Part::Index,
     Part::Pgbench,
+    Part::Cache,
+    Part::Warm,
+    Part::Neighbour,
 ];
 
 /// A part that can be measured by itself.
@@ -126,6 +153,12 @@ enum Part {
     Index,
     /// pgbench's own transactions, and DDL
     Pgbench,
+    /// Servers whose memory is bound
+    Cache,
+    /// Restarts
+    Warm,
+    /// Memory that comes and goes
+    Neighbour,
 }
 
 impl Part {
@@ -140,6 +173,23 @@ impl Part {
             Part::Rows => "rows",
             Part::Index => "index",
             Part::Pgbench => "pgbench",
+            Part::Cache => "cache",
+            Part::Warm => "warm",
+            Part::Neighbour => "neighbour",
+        }
+    }
+
+    /// Whether it runs only if it is asked for: it bounds memory by cgroups, which takes root.
+    fn only_by_name(self) -> bool {
+        matches!(self, Part::Cache | Part::Warm | Part::Neighbour)
+    }
+
+    /// The length of its runs, if none is given.
+    fn seconds(self) -> u64 {
+        match self {
+            Part::Cache | Part::Warm => 10,
+            Part::Neighbour => 1200,
+            _ => 4,
         }
     }
 }
@@ -154,14 +204,15 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         Needed { program: "psql", package: "postgresql-client" },
     ])?;
     let peer = peers::prepare(root)?;
-    command(Command::new("cargo").current_dir(root).args([
-        "build",
-        "--release",
-        "--bin",
-        "forebay",
-    ]))?;
+    if !options.no_build {
+        let build = ["build", "--release", "--bin", "forebay"];
+        command(Command::new("cargo").current_dir(root).args(build))?;
+    }
     let caches = Caches::find();
-    let wanted = |part| options.only.is_none_or(|only| only == part);
+    let wanted = |part: Part| match options.only {
+        Some(only) => only == part,
+        None => !part.only_by_name(),
+    };
     let (mut behind, mut missing) = (Vec::new(), None);
     for part in PARTS.into_iter().filter(|part| wanted(*part)) {
         let outcome = measure(part, root, &peer, &caches, options)?;
@@ -171,6 +222,9 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
             let tables: Vec<Value> = outcome.tables.iter().map(Table::json).collect();
             let printed: String = outcome.tables.iter().map(ToString::to_string).collect();
             results::keep(root, part.name(), &tables, &printed)?;
+            if let Some(series) = &outcome.series {
+                results::keep_series(root, part.name(), series)?;
+            }
         }
     }
     if let Some(reason) = caches.refused() {
@@ -191,7 +245,9 @@ fn measure(
     caches: &Caches,
     options: &Options,
 ) -> Result<Outcome, String> {
-    let (rounds, seconds) = (options.rounds, options.seconds);
+    let (rounds, seconds) = (options.rounds, options.seconds.unwrap_or(part.seconds()));
+    let sizes =
+        || Sizes { memory: options.memory, forebay_buffers: options.forebay_buffers.clone() };
     let tables = match part {
         Part::Checksums => checksums::run(root, peer, rounds, options.scale)?,
         Part::Pool => {
@@ -213,8 +269,19 @@ fn measure(
             let (scale, large_scale) = (options.memory_scale, options.large_scale);
             tpcb::run(root, peer, tpcb::Extent { rounds, seconds, scale, large_scale })?
         }
+        Part::Cache => {
+            cache::run(root, peer, caches, &cache::Extent { rounds, seconds, sizes: sizes() })?
+        }
+        Part::Warm => {
+            warm::run(root, peer, caches, &warm::Extent { rounds, seconds, sizes: sizes() })?
+        }
+        Part::Neighbour => {
+            let extent = neighbour::Extent { seconds, sizes: sizes() };
+            let (tables, series) = neighbour::run(root, peer, caches, &extent)?;
+            return Ok(Outcome { tables, missing: None, series: Some(series) });
+        }
     };
-    Ok(Outcome { tables, missing: None })
+    Ok(Outcome { tables, missing: None, series: None })
 }
 
 /// Measures the two servers and the device, prints the tables and returns them.
@@ -226,7 +293,7 @@ fn servers(
 ) -> Result<Vec<Table>, String> {
     let forebay = Subject::forebay(root)?;
     let postgres = Subject::postgres(peer)?;
-    let rows = options.rows;
+    let (rows, seconds) = (options.rows, options.seconds.unwrap_or(Part::Servers.seconds()));
     let files =
         [("text", "text", rows), ("binary", "binary", rows), ("load", "binary", work::LOAD_ROWS)];
     let input = work::make_input(&postgres, root, &files)?;
@@ -264,7 +331,7 @@ fn servers(
         }
         for clients in [1, 8] {
             for subject in order(&forebay, &postgres, round) {
-                work::commits(subject, peer, clients, options.seconds, &mut commits)?;
+                work::commits(subject, peer, clients, seconds, &mut commits)?;
             }
         }
     }

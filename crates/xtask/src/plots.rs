@@ -1,16 +1,22 @@
 //! `cargo xtask plots`: the plots of docs/performance.md, drawn from the newest results.
 //!
 //! - [`chart`]:   a bar chart as SVG
+//! - [`lines`]:   rates over time as SVG
+//! - [`series`]:  figures over time, as text
 //! - [`results`]: the results under docs/results, written and read
 
 use std::fs;
 use std::path::Path;
 
 use chart::{Chart, Group};
+use lines::Lines;
 use results::Newest;
+use series::Series;
 
 pub mod chart;
+pub mod lines;
 pub mod results;
+pub mod series;
 
 /// Where the plots are.
 const FOLDER: &str = "docs/plots";
@@ -159,21 +165,49 @@ fn both_servers(label: String, part: &'static str, table: &'static str, row: &st
     Source { label, part, table, bars: SERVERS.map(|server| (row.to_owned(), server)).into() }
 }
 
+/// A rate over time beside a neighbour that takes memory.
+///
+/// # Errors
+/// A column that is missing.
+pub fn neighbour(series: &Series) -> Result<String, String> {
+    let rates = |name: &str| series.column(&format!("{name}_rate"));
+    let taken = series.column("forebay_taken")?;
+    let lines = Lines {
+        title: "Beside a program that takes and gives back 60 % of the memory",
+        unit: "transactions a second",
+        lines: vec![(SERVERS[0], rates("forebay")?), (SERVERS[1], rates("postgresql")?)],
+        shade: "memory taken",
+        marked: taken.iter().map(|taken| *taken > 0.0).collect(),
+    };
+    Ok(lines.to_string())
+}
+
 /// Draws all plots.
 ///
 /// # Errors
 /// A result that is missing or can't be read, or a plot that can't be written.
 pub fn run(root: &Path) -> Result<(), String> {
-    let newest = Newest::read(root)?;
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for plot in plots() {
-        let path = folder.join(plot.file);
-        let svg = plot.chart(&newest)?.to_string();
+    for (file, svg) in drawn(root)? {
+        let path = folder.join(file);
         fs::write(&path, svg).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("{FOLDER}/{}", plot.file);
+        println!("{FOLDER}/{file}");
     }
     Ok(())
+}
+
+/// Names and texts of all plots whose results there are.
+fn drawn(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    let newest = Newest::read(root)?;
+    let mut all = Vec::new();
+    for plot in plots() {
+        all.push((plot.file, plot.chart(&newest)?.to_string()));
+    }
+    if let Some(series) = results::newest_series(root, "neighbour")? {
+        all.push(("neighbour.svg", neighbour(&series)?));
+    }
+    Ok(all)
 }
 
 impl Plot {
@@ -199,18 +233,24 @@ impl Plot {
 mod tests {
     use std::path::Path;
 
-    use super::{FOLDER, Newest, plots};
+    use super::{FOLDER, Series, drawn, neighbour};
 
     /// The plots in the repository are those of its newest results.
     #[test]
     fn plots_are_current() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let newest = Newest::read(&root).expect("results");
-        for plot in plots() {
-            let drawn = plot.chart(&newest).expect("all figures").to_string();
-            let path = root.join(FOLDER).join(plot.file);
-            let kept = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(drawn == kept, "{}: run `cargo xtask plots`", plot.file);
+        for (file, svg) in drawn(&root).expect("all figures") {
+            let kept = std::fs::read_to_string(root.join(FOLDER).join(file)).unwrap_or_default();
+            assert!(svg == kept, "{file}: run `cargo xtask plots`");
         }
+    }
+
+    #[test]
+    fn a_neighbour_is_drawn_behind_both_rates() {
+        let text = "second,forebay_rate,forebay_taken,postgresql_rate\n0,9,0,8\n1,10,1,5\n";
+        let svg = neighbour(&Series::parse(text).expect("a series")).expect("all columns");
+        assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+        assert!(svg.contains("memory taken"), "{svg}");
+        assert!(neighbour(&Series::new(vec!["second".to_owned()])).is_err());
     }
 }

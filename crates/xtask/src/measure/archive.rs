@@ -21,6 +21,7 @@ use super::report::{self, figure};
 use super::servers::Subject;
 use super::table::{Mark, Table, printed};
 use crate::peers::Peer;
+use crate::plots::series::Series;
 use crate::run::{output, run as command};
 
 /// Numbers of waiting files, and the seconds in which they should be archived.
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub tables: Vec<Table>,
     /// What could not be measured, and why.
     pub missing: Option<String>,
+    /// Figures over time, of a part that has them.
+    pub series: Option<Series>,
 }
 
 /// Measures, and prints the tables.
@@ -106,7 +109,7 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
         Err(why) => Some(format!("NOT MEASURED: the object store: {why}")),
     };
     fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    Ok(Outcome { tables, missing })
+    Ok(Outcome { tables, missing, series: None })
 }
 
 /// Runs `forebay bench archive`.

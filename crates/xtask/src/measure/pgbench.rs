@@ -1,12 +1,15 @@
 //! Runs pgbench with a script against either server.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::servers::Running;
 use crate::peers::Peer;
-use crate::run::{output, run};
+use crate::run::run;
+use crate::watch::{self, Bounds, USUAL};
 
 /// pgbench's threads: as many as a small machine has cores.
 const THREADS: u32 = 2;
@@ -65,13 +68,36 @@ impl Run<'_> {
     /// # Errors
     /// When a client fails, or its log can't be read.
     pub fn latencies(&self, server: &Running<'_>, peer: &Peer) -> Result<(Done, Vec<f64>), String> {
-        let (folder, name) = (peer.runner.with_file_name("x").join("pgbench"), "/x/pgbench");
-        let make = format!("rm -rf {name}; mkdir {name} && chown postgres:postgres {name}");
-        run(Command::new(&peer.runner).args(["root", "sh", "-c", &make]))?;
-        let done = self.call(server, peer, &["--log", &format!("--log-prefix={name}/log")])?;
-        let milliseconds = read_logs(&folder)?;
-        fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let folder = make_folder(peer)?;
+        let done = self.call(server, peer, &["--log", PREFIX])?;
+        let mut milliseconds = read_logs(&folder, latency)?;
+        milliseconds.sort_by(f64::total_cmp);
         Ok((done, milliseconds))
+    }
+
+    /// Runs it. Returns the transactions of each second since the start, and the error if it ended
+    /// before its time, as when the server has gone.
+    ///
+    /// # Errors
+    /// When its log can't be read.
+    pub fn by_second(
+        &self,
+        server: &Running<'_>,
+        peer: &Peer,
+    ) -> Result<(Vec<f64>, Option<String>), String> {
+        let folder = make_folder(peer)?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| e.to_string())?;
+        let done = self.call(server, peer, &["--log", PREFIX, "--aggregate-interval=1"]);
+        let mut seconds = BTreeMap::new();
+        for (second, transactions) in read_logs(&folder, interval)? {
+            *seconds.entry(second.saturating_sub(since.as_secs())).or_insert(0.0) += transactions;
+        }
+        let length = match self.length {
+            Length::Seconds(seconds) => seconds,
+            Length::Transactions(_) => seconds.keys().last().map_or(0, |last| last + 1),
+        };
+        let rates = (0..length).map(|second| seconds.get(&second).copied().unwrap_or(0.0));
+        Ok((rates.collect(), done.err()))
     }
 
     /// Runs it with a connection for each transaction; its rate includes the time to connect.
@@ -97,11 +123,18 @@ impl Run<'_> {
         };
         let (threads, clients) = (self.clients.min(THREADS).to_string(), self.clients.to_string());
         pgbench.args(["-c", &clients, "-j", &threads]).args(more);
-        match self.length {
-            Length::Seconds(seconds) => pgbench.args(["-T", &seconds.to_string()]),
-            Length::Transactions(each) => pgbench.args(["-t", &each.to_string()]),
+        let minutes = match self.length {
+            Length::Seconds(seconds) => {
+                pgbench.args(["-T", &seconds.to_string()]);
+                seconds / 60
+            }
+            Length::Transactions(each) => {
+                pgbench.args(["-t", &each.to_string()]);
+                0
+            }
         };
-        let output = output(pgbench.arg("postgres"))?;
+        let bounds = Bounds { total: USUAL.total + Duration::from_secs(60 * minutes), ..USUAL };
+        let output = watch::output(pgbench.arg("postgres").stdin(Stdio::null()), &bounds)?;
         match parse(&String::from_utf8_lossy(&output.stdout)) {
             Some(done) if output.status.success() => Ok(done),
             _ => Err(format!("pgbench: {}", String::from_utf8_lossy(&output.stderr))),
@@ -124,18 +157,29 @@ fn parse(said: &str) -> Option<Done> {
     Some(Done { transactions, rate: number("tps =")?.parse().ok()? })
 }
 
-/// Each thread of pgbench writes a file, with a line for each transaction.
-fn read_logs(folder: &Path) -> Result<Vec<f64>, String> {
+/// The folder of pgbench's logs, as pgbench sees it, and the option that names it.
+const FOLDER: &str = "/x/pgbench";
+const PREFIX: &str = "--log-prefix=/x/pgbench/log";
+
+/// Makes an empty folder for logs, and returns its path outside.
+fn make_folder(peer: &Peer) -> Result<PathBuf, String> {
+    let make = format!("rm -rf {FOLDER}; mkdir {FOLDER} && chown postgres:postgres {FOLDER}");
+    run(Command::new(&peer.runner).args(["root", "sh", "-c", &make]))?;
+    Ok(peer.runner.with_file_name("x").join("pgbench"))
+}
+
+/// Reads all lines of the logs, one of each thread, and removes them.
+fn read_logs<T>(folder: &Path, parse: fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
     let text = |e: std::io::Error| format!("{}: {e}", folder.display());
-    let mut milliseconds = Vec::new();
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(text)? {
         let log = fs::read_to_string(entry.map_err(text)?.path()).map_err(text)?;
         for line in log.lines() {
-            milliseconds.push(latency(line).ok_or_else(|| format!("pgbench's log: {line}"))?);
+            found.push(parse(line).ok_or_else(|| format!("pgbench's log: {line}"))?);
         }
     }
-    milliseconds.sort_by(f64::total_cmp);
-    Ok(milliseconds)
+    fs::remove_dir_all(folder).map_err(text)?;
+    Ok(found)
 }
 
 /// A line of the log: client, transaction, microseconds, script, end in seconds and microseconds.
@@ -143,9 +187,15 @@ fn latency(line: &str) -> Option<f64> {
     line.split(' ').nth(2)?.parse::<f64>().ok().map(|microseconds| microseconds / 1e3)
 }
 
+/// A line about a second: when it began, and its transactions.
+fn interval(line: &str) -> Option<(u64, f64)> {
+    let mut fields = line.split(' ');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Done, latency, parse, percentile};
+    use super::{Done, interval, latency, parse, percentile};
 
     #[test]
     fn reports_are_read() {
@@ -163,6 +213,8 @@ mod tests {
     fn latencies_have_percentiles() {
         assert_eq!(latency("0 199 2241 0 1175850568 995598"), Some(2.241));
         assert_eq!((latency("0 199 failed 0 1 2"), latency("")), (None, None));
+        assert_eq!(interval("1175850568 240 100 200 3 4"), Some((1_175_850_568, 240.0)));
+        assert_eq!(interval("1175850568"), None);
         let figures: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!((percentile(&figures, 0.5), percentile(&figures, 0.99)), (100.0, 198.0));
         assert_eq!((percentile(&[7.0], 0.01), percentile(&[7.0, 8.0], 1.0)), (7.0, 8.0));

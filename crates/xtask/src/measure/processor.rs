@@ -11,13 +11,21 @@ const TICKS: f64 = 100.0;
 /// When there is no such process.
 pub fn seconds_of(process: u32) -> Result<f64, String> {
     let mut ticks = own_and_ended(process)?;
-    let path = format!("/proc/{process}/task/{process}/children");
-    let children = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+    for child in children(process)? {
         // One that has ended meanwhile counts at its parent.
         ticks += own_and_ended(child).unwrap_or(0);
     }
     Ok(ticks as f64 / TICKS)
+}
+
+/// Numbers of the processes that its first thread has started and that run.
+///
+/// # Errors
+/// When there is no such process.
+pub fn children(process: u32) -> Result<Vec<u32>, String> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
 }
 
 /// User and system time of a process, and of its children that it has waited for.

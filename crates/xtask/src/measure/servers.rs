@@ -10,6 +10,7 @@ use forebay_testkit::free_port;
 use forebay_testkit::peer::psql;
 use forebay_testkit::process::serve;
 
+use super::cgroup::Group;
 use super::processor;
 use crate::peers::Peer;
 use crate::run::{output, run};
@@ -110,24 +111,40 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub fn start(&self, settings: &[&str]) -> Result<Running<'_>, String> {
+        self.start_in(None, settings)
+    }
+
+    /// As [`Subject::start`], in a memory cgroup.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_in(
+        &self,
+        group: Option<&Group>,
+        settings: &[&str],
+    ) -> Result<Running<'_>, String> {
         let port = free_port();
         let buffered = self.direct_setting(false);
-        let common = COMMON.iter().copied().chain([buffered.as_str()]);
-        let settings: Vec<&str> = common.chain(settings.iter().copied()).collect();
+        let common = [&COMMON[..], &[&buffered]].concat();
+        let placed = |command: Command| match group {
+            Some(group) => group.command(&command),
+            None => command,
+        };
         let child = match self {
             Subject::Forebay { program, data } => {
                 let folder = data.parent().unwrap_or(data);
                 // Nothing is read before it is measured, as in PostgreSQL.
-                let settings = [&settings[..], &["pg_prewarm.autoprewarm=off"]].concat();
-                let mut command = serve(program, data, port, folder, &settings);
+                let settings = [&common[..], &["pg_prewarm.autoprewarm=off"], settings].concat();
+                let mut command = placed(serve(program, data, port, folder, &settings));
                 let log =
                     fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;
                 let child = command.stderr(log).spawn();
                 Some(child.map_err(|e| format!("{}: {e}", program.display()))?)
             }
             Subject::Postgres { inside, .. } => {
-                let quoted: String = settings
+                let quoted: String = common
                     .iter()
+                    .chain(settings)
                     .map(|s| format!(" -c {}", s.replace('=', "=\"") + "\""))
                     .collect();
                 let options =
@@ -136,11 +153,11 @@ impl Subject {
                 let log = format!("{inside}/log");
                 let start =
                     ["pg_ctl", "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"];
-                run(&mut self.program(&start))?;
+                run(&mut placed(self.program(&start)))?;
                 None
             }
         };
-        let running = Running { subject: self, child, port };
+        let mut running = Running { subject: self, child, port };
         running.wait_until_it_answers()?;
         Ok(running)
     }
@@ -244,16 +261,26 @@ impl Running<'_> {
     /// # Errors
     /// When the system does not tell.
     pub fn processor_time(&self) -> Result<f64, String> {
-        let server = match (&self.child, self.subject) {
-            (Some(child), _) => child.id(),
-            (None, subject) => subject.postmaster()?,
-        };
-        processor::seconds_of(server)
+        processor::seconds_of(self.process()?)
     }
 
-    fn wait_until_it_answers(&self) -> Result<(), String> {
+    /// The number of the server's first process.
+    ///
+    /// # Errors
+    /// When PostgreSQL has not written it down.
+    pub fn process(&self) -> Result<u32, String> {
+        self.child.as_ref().map_or_else(|| self.subject.postmaster(), |child| Ok(child.id()))
+    }
+
+    fn wait_until_it_answers(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
+            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
+                // Its number may soon be another program's.
+                self.child = None;
+                let log = self.subject.directory().with_extension("log");
+                return Err(format!("the server has ended ({status}); see {}", log.display()));
+            }
             // psql's start is the pause between attempts.
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok()
                 && self.query("SELECT 1").is_ok()

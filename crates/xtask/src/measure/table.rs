@@ -53,6 +53,8 @@ enum Closing {
     Ratio,
     /// The ratio, and the ratio to the second column's best row.
     Best(Better),
+    /// The ratio of the first column to the best of the others.
+    Others(Better),
     /// Nothing, or the marks if there are any.
     Marks,
 }
@@ -81,6 +83,11 @@ impl Table {
     /// A table of two columns, whose first should be ahead of the best row of the second.
     pub fn against_best(title: &'static str, columns: [&'static str; 2], better: Better) -> Table {
         Table { closing: Closing::Best(better), ..Table::new(title, &columns) }
+    }
+
+    /// A table whose first column should be ahead of the best of the others in each row.
+    pub fn against_others(title: &'static str, columns: &[&'static str], better: Better) -> Table {
+        Table { closing: Closing::Others(better), ..Table::new(title, columns) }
     }
 
     /// A table whose rows have marks.
@@ -117,6 +124,10 @@ impl Table {
                     (!ahead(ratio, better))
                         .then(|| format!("{ratio:.2} of the second column's best"))
                 }
+                Closing::Others(better) => {
+                    let ratio = to_others(row, better)?;
+                    (!ahead(ratio, better)).then(|| format!("{ratio:.2} of the best other"))
+                }
                 _ => {
                     let missed = row.marks.iter().find(|mark| !mark.held(row))?;
                     let found = shown(median(&row.cells[missed.column]));
@@ -151,12 +162,7 @@ impl Table {
 
     /// The best median of a column.
     fn best(&self, column: usize, better: Better) -> Option<f64> {
-        let medians =
-            self.rows.iter().map(|row| median(&row.cells[column])).filter(|m| !m.is_nan());
-        match better {
-            Better::Less => medians.min_by(f64::total_cmp),
-            Better::More => medians.max_by(f64::total_cmp),
-        }
+        best(self.rows.iter().map(|row| &row.cells[column]), better)
     }
 
     /// A row with the best of each column, where they are compared so.
@@ -175,6 +181,7 @@ impl Table {
         match self.closing {
             Closing::Ratio => vec!["first / second"],
             Closing::Best(_) => vec!["first / second", "first / best of second", "ahead"],
+            Closing::Others(_) => vec!["first / best of others", "ahead"],
             Closing::Marks if self.rows.iter().all(|row| row.marks.is_empty()) => Vec::new(),
             Closing::Marks => vec!["mark", "held"],
         }
@@ -194,6 +201,10 @@ impl Table {
                     vec![ratio(), format!("{to_best:.2}"), yes(ahead(to_best, better))]
                 }
                 None => vec![ratio(), String::new(), String::new()],
+            },
+            Closing::Others(better) => match to_others(row, better) {
+                Some(ratio) => vec![format!("{ratio:.2}"), yes(ahead(ratio, better))],
+                None => vec![String::new(); 2],
             },
             Closing::Marks if self.closing_titles().is_empty() => Vec::new(),
             Closing::Marks if row.marks.is_empty() => vec![String::new(); 2],
@@ -233,6 +244,22 @@ impl Display for Table {
 pub fn printed(tables: Vec<Table>) -> Vec<Table> {
     tables.iter().for_each(|table| println!("{table}"));
     tables
+}
+
+/// The first column's median against the best of the others in its row.
+fn to_others(row: &Row, better: Better) -> Option<f64> {
+    let (first, others) = row.cells.split_first()?;
+    let ratio = median(first) / best(others.iter(), better)?;
+    (!ratio.is_nan()).then_some(ratio)
+}
+
+/// The best median of these cells.
+fn best<'c>(cells: impl Iterator<Item = &'c Vec<f64>>, better: Better) -> Option<f64> {
+    let medians = cells.map(|figures| median(figures)).filter(|median| !median.is_nan());
+    match better {
+        Better::Less => medians.min_by(f64::total_cmp),
+        Better::More => medians.max_by(f64::total_cmp),
+    }
 }
 
 fn ahead(ratio: f64, better: Better) -> bool {
@@ -360,5 +387,19 @@ mod tests {
         assert_eq!(seconds.behind(), ["S: b: 1.50 of the second column's best"]);
         assert_eq!(rates.behind().len(), 2, "{rates}");
         assert_eq!(Table::new("nothing", &["a"]).to_string(), "");
+    }
+
+    #[test]
+    fn the_first_is_held_against_the_best_of_the_others() {
+        let mut table = Table::against_others("S", &["own", "one", "other"], Better::Less);
+        for (row, figures) in [("a", [1.0, 4.0, 2.0]), ("b", [3.0, 2.0, 5.0])] {
+            figures.iter().enumerate().for_each(|(n, figure)| table.add(row, n, *figure));
+        }
+        table.add("alone", 0, 1.0);
+        let text = table.to_string();
+        assert!(text.contains("| a | 1.00 | 4.00 | 2.00 | 0.50 | yes |"), "{text}");
+        assert!(text.contains("| b | 3.00 | 2.00 | 5.00 | 1.50 | **no** |"), "{text}");
+        assert!(text.contains("| alone | 1.00 | - | - |  |  |"), "{text}");
+        assert_eq!(table.behind(), ["S: b: 1.50 of the best other"]);
     }
 }

@@ -121,7 +121,7 @@ fn draw(f: &mut Formatter<'_>, bar: &Figure, top: f64, scale: f64, colour: &str)
 }
 
 /// A figure with three digits or more, in groups of thousands.
-fn shown(figure: f64) -> String {
+pub fn shown(figure: f64) -> String {
     if figure < 100.0 {
         return format!("{figure:.2}");
     }
@@ -135,7 +135,8 @@ fn shown(figure: f64) -> String {
     parts.join(",")
 }
 
-fn escaped(text: &str) -> String {
+/// Text between tags.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

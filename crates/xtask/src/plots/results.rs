@@ -1,4 +1,5 @@
-//! Results under docs/results: `DATE-PART.json` for plots and `DATE-PART.md` for readers.
+//! Results under docs/results: `DATE-PART.json` for plots and `DATE-PART.md` for readers, and
+//! `DATE-PART.csv` where figures follow each other in time.
 //!
 //! A JSON file has the fields `part`, `date`, `command`, `machine` and `tables`; a table has a
 //! `title`, `columns`, and `rows` with a `name` and `cells`. A cell is `[median, low, high]` over
@@ -10,6 +11,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::series::Series;
 use crate::run::output;
 
 const FOLDER: &str = "docs/results";
@@ -30,8 +32,7 @@ pub struct Figure {
 /// # Errors
 /// When the date can't be had or a file can't be written.
 pub fn keep(root: &Path, part: &str, tables: &[Value], printed: &str) -> Result<(), String> {
-    let said = output(Command::new("date").args(["-u", "+%F"]))?;
-    let date = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    let date = today()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (command, machine) = (format!("cargo xtask {}", words.join(" ")), machine());
     let kept = json!({
@@ -39,10 +40,46 @@ pub fn keep(root: &Path, part: &str, tables: &[Value], printed: &str) -> Result<
     });
     let text = format!("# {date}: {part}\n\nMachine: {machine}. Command: `{command}`.\n{printed}");
     for (end, text) in [("json", format!("{kept:#}\n")), ("md", text)] {
-        let path = root.join(FOLDER).join(format!("{date}-{part}.{end}"));
-        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("kept in {}", path.display());
+        write(root, &format!("{date}-{part}.{end}"), &text)?;
     }
+    Ok(())
+}
+
+/// Writes the figures of one part over time.
+///
+/// # Errors
+/// As [`keep`].
+pub fn keep_series(root: &Path, part: &str, series: &Series) -> Result<(), String> {
+    write(root, &format!("{}-{part}.csv", today()?), &series.to_string())
+}
+
+/// The newest figures of one part over time, if there are any.
+///
+/// # Errors
+/// A file that can't be read, or is none of figures.
+pub fn newest_series(root: &Path, part: &str) -> Result<Option<Series>, String> {
+    let folder = root.join(FOLDER);
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|e| failed(&e))? {
+        names.push(entry.map_err(|e| failed(&e))?.file_name().to_string_lossy().into_owned());
+    }
+    // Names begin with dates.
+    let ours = names.into_iter().filter(|name| name.ends_with(&format!("-{part}.csv"))).max();
+    let Some(name) = ours else { return Ok(None) };
+    let text = fs::read_to_string(folder.join(&name)).map_err(|e| failed(&e))?;
+    Series::parse(&text).map(Some).map_err(|e| format!("{name}: {e}"))
+}
+
+fn today() -> Result<String, String> {
+    let said = output(Command::new("date").args(["-u", "+%F"]))?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+fn write(root: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = root.join(FOLDER).join(name);
+    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    println!("kept in {}", path.display());
     Ok(())
 }
 
@@ -116,7 +153,9 @@ fn named<'v>(list: &'v Value, field: &str, text: &str) -> Option<&'v Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, Newest, json, machine};
+    use std::fs;
+
+    use super::{FOLDER, Figure, Newest, json, machine, newest_series};
 
     #[test]
     fn the_newest_figure_is_found() {
@@ -132,6 +171,20 @@ mod tests {
         {
             assert!(newest.figure(part, table, row, column).is_err(), "{part} {table} {row}");
         }
+    }
+
+    #[test]
+    fn the_newest_series_of_a_part_is_found() {
+        let root = std::env::temp_dir().join(format!("xtask-series-{}", std::process::id()));
+        fs::create_dir_all(root.join(FOLDER)).expect("a folder");
+        let none = newest_series(&root, "p");
+        for (name, rate) in [("2026-01-02-p", 2), ("2026-01-01-p", 1), ("2026-01-03-q", 3)] {
+            let file = root.join(FOLDER).join(name).with_extension("csv");
+            fs::write(file, format!("rate\n{rate}\n")).expect("a file");
+        }
+        let newest = newest_series(&root, "p").expect("numbers").expect("a series");
+        fs::remove_dir_all(&root).expect("removed");
+        assert_eq!((none, newest.column("rate")), (Ok(None), Ok(vec![2.0])));
     }
 
     #[test]
