@@ -222,17 +222,18 @@ impl Drop for MemoryGroup {
 #[test]
 fn little_memory_is_enough_for_more_data() {
     for bytes in [512 << 20, 1 << 30] {
-        let Some(group) = MemoryGroup::new(bytes) else {
-            println!("skipped: little_memory_is_enough_for_more_data needs a memory cgroup (root)");
-            return;
+        let group = MemoryGroup::new(bytes);
+        let procs = group.as_ref().map(|group| group.dir.join("cgroup.procs"));
+        let enter = match &procs {
+            Some(procs) => format!("echo $$ > \"{}\" && exec \"$0\" \"$@\"", procs.display()),
+            // Containers may not have the right to make one.
+            None => "exec \"$0\" \"$@\"".to_owned(),
         };
-        let enter = format!(
-            "echo $$ > \"{}\" && exec \"$0\" \"$@\"",
-            group.dir.join("cgroup.procs").display()
-        );
         let server = Server::under(folder(), &["sh", "-c", &enter], &[]);
-        let members = std::fs::read_to_string(group.dir.join("cgroup.procs")).expect("is there");
-        assert_eq!(members.trim(), server.pid().to_string());
+        if let Some(procs) = procs {
+            let members = std::fs::read_to_string(procs).expect("is there");
+            assert_eq!(members.trim(), server.pid().to_string());
+        }
         // More than shared_buffers have room for.
         work(&server, 200_000);
         server.stop();
