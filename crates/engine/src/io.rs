@@ -248,7 +248,8 @@ mod tests {
             .expect("aio");
         std::fs::create_dir(dir.path().join("base")).expect("made");
         let can = forebay_testkit::io::has_direct(dir.path());
-        let found = || direct_files(&aio, dir.path(), &EngineConfig::default()).expect("found out");
+        let config = EngineConfig { io_direct: IoDirectSetting::Auto, ..EngineConfig::default() };
+        let found = || direct_files(&aio, dir.path(), &config).expect("found out");
         // There is no directory for the log.
         assert_eq!(found(), IoDirect { data: can, ..IoDirect::NONE });
         std::fs::create_dir(dir.path().join("pg_wal")).expect("made");

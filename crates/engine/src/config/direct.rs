@@ -5,12 +5,11 @@ use std::fmt;
 use forebay_aio::{BadIoDirect, IoDirect};
 
 /// What io_direct says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoDirectSetting {
     /// Each kind of file where its directory's file system has direct I/O. The log says which, and
     /// why not all. [`Engine::io_direct`](crate::Engine::io_direct) has what was found. Files of
     /// tablespaces on file systems without direct I/O are buffered.
-    #[default]
     Auto,
     /// These. The engine does not open where a file system has no direct I/O.
     Only(IoDirect),

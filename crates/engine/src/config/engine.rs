@@ -64,8 +64,7 @@ named_enum! {
     }
 }
 
-/// What an engine is opened with. `default()` has PostgreSQL's defaults, but for [`IoMethod::Auto`]
-/// and [`IoDirectSetting::Auto`]: the best I/O that the machine has.
+/// What an engine is opened with. `default()` has PostgreSQL's defaults, but for [`IoMethod::Auto`].
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Blocks of the buffer pool.
@@ -462,7 +461,7 @@ impl Default for EngineConfig {
             shared_buffers: 16384,
             huge_pages: HugePages::Try,
             io_method: IoMethod::default(),
-            io_direct: IoDirectSetting::default(),
+            io_direct: IoDirect::NONE.into(),
             io_workers: WorkerLimits::default(),
             io_max_concurrency: None,
             io_max_combine_limit: 16,

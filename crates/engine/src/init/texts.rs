@@ -23,7 +23,7 @@ shared_buffers = 128MB
 #io_workers = 3                          # Forebay: so many; unset, io_min_workers to io_max_workers
 #io_combine_limit = 16
 #effective_io_concurrency = 16
-#io_direct = auto                        # Forebay only: auto, or a list of data, wal, wal_init
+#io_direct = ''                          # Forebay only: auto, or a list of data, wal, wal_init
 
 # Write-ahead log
 #wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay: auto

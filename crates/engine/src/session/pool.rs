@@ -132,23 +132,46 @@ impl Session {
         self.call(|session, core| {
             let pool = session.pool_of(core, table)?;
             session.lock_table(core, table, LockMode::AccessShare)?;
-            let Some(size) = fork_blocks(pool.smgr(), (table.temp, table.locator), fork)? else {
-                let message = format!("fork \"{}\" does not exist for this relation", fork.name());
-                return Err(EngineError::statement("22023", message));
-            };
-            let range = blocks.within(size)?;
-            if range.is_empty() {
-                return Ok(0);
-            }
-            Ok(forebay_storage::prewarm(
-                &pool,
-                &mut session.backend,
-                table.locator,
-                fork,
-                range,
-                mode,
-            )?)
+            session.load_range(&pool, (table.temp, table.locator), mode, fork, blocks)
         })
+    }
+
+    /// The same for an index.
+    pub fn prewarm_index(
+        &mut self,
+        oid: Oid,
+        mode: PrewarmMode,
+        fork: Fork,
+        blocks: BlockRange,
+    ) -> Result<u64, EngineError> {
+        self.call(|session, core| {
+            let (table, _) = session.find_index(core, oid)?;
+            let pool = session.pool_of(core, &table)?;
+            session.lock_table(core, &table, LockMode::AccessShare)?;
+            // It may have been dropped or rebuilt meanwhile.
+            let (table, index) = session.find_index(core, oid)?;
+            session.load_range(&pool, (table.temp, index.locator), mode, fork, blocks)
+        })
+    }
+
+    /// Loads blocks of a fork of a locked relation into memory.
+    fn load_range(
+        &mut self,
+        pool: &Arc<BufferPool>,
+        of: (Option<u32>, RelFileLocator),
+        mode: PrewarmMode,
+        fork: Fork,
+        blocks: BlockRange,
+    ) -> Result<u64, EngineError> {
+        let Some(size) = fork_blocks(pool.smgr(), of, fork)? else {
+            let message = format!("fork \"{}\" does not exist for this relation", fork.name());
+            return Err(EngineError::statement("22023", message));
+        };
+        let range = blocks.within(size)?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        Ok(forebay_storage::prewarm(pool, &mut self.backend, of.1, fork, range, mode)?)
     }
 
     /// Evicts the page in a buffer, unless it is in use. Buffers are numbered from 0. None if there

@@ -428,7 +428,7 @@ pub static TABLE: &[Setting] = &[
         "Sets the display format for interval values.").reported(),
     setting("io_combine_limit", User, int(1, 128, Unit::Blocks), "128kB", IO,
         "Limit on the size of data reads and writes."),
-    setting("io_direct", Postmaster, Text, "auto", IO,
+    setting("io_direct", Postmaster, Text, "", IO,
         "Uses direct I/O for: data, wal, wal_init. auto: for those whose file system has it.")
         .or_named("debug_io_direct").checked(checks::io_direct),
     setting("io_direct_status", Internal, Text, "", PRESET,

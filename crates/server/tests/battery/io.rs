@@ -34,7 +34,8 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
     let direct = [
         "io_direct=data,wal,wal_init",
         "io_method=sync",
-        "shared_buffers=4MB",
+        // Enough to look ahead: a scan may pin a 32nd of the pool.
+        "shared_buffers=16MB",
         "wal_sync_method=fdatasync",
         "pg_prewarm.autoprewarm=off",
     ];

@@ -7,6 +7,7 @@
 //! - [`extended`]: Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]: COPY both ways
 //! - [`archive`]: archive-push, archive-get, archiverd, and an administrator's commands
+//! - [`auto_io`]: io_method and io_direct at auto on machines that lack what they are for
 //! - [`autovacuum`]: what autovacuum logs, its settings, who cancels it
 //! - [`backup`]: base backups of a running server
 //! - [`bench`]: measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
@@ -17,7 +18,6 @@
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`columns`]: how the values of columns are stored, and their statistics
 //! - [`damage`]: damaged pages, and the settings that accept them
-//! - [`defaults`]: the defaults of io_method and io_direct on machines that lack what they are for
 //! - [`demo`]: the demonstration, small
 //! - [`disk`]: a disk with other bytes than were written, a full disk
 //! - [`foreign`]: directories that PostgreSQL made, and what is refused of them
@@ -36,6 +36,7 @@
 //! - [`outstanding`]: tables that are dropped while reads of them are in flight
 
 mod archive;
+mod auto_io;
 mod autovacuum;
 mod backup;
 mod bench;
@@ -48,7 +49,6 @@ mod columns;
 mod connections;
 mod copy;
 mod damage;
-mod defaults;
 mod demo;
 mod disk;
 mod extended;

@@ -64,3 +64,21 @@ fn under_direct_io_the_kernel_caches_nothing() {
         fixture.close();
     }
 }
+
+#[test]
+fn indexes_are_prewarmed_too() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int primary key)");
+    fixture.rows("insert into t select generate_series from generate_series(1, 10000)");
+    let blocks = fixture.rows("select pg_relation_size('t_pkey') / 8192");
+    assert_eq!(blocks, ["30"]);
+    for mode in ["buffer", "read", "prefetch"] {
+        assert_eq!(fixture.rows(&format!("select pg_prewarm('t_pkey', '{mode}')")), blocks);
+    }
+    let part = "select pg_prewarm('t_pkey', 'buffer', 'main', 3, 7)";
+    assert_eq!(fixture.rows(part), ["5"]);
+    let mut error = |query: &str| support::run(&mut fixture.conn, query).remove(0);
+    let no_fork = "select pg_prewarm('t_pkey', 'read', 'vm')";
+    assert_eq!(error(no_fork), "! ERROR 22023 fork \"vm\" does not exist for this relation");
+    fixture.close();
+}

@@ -51,8 +51,12 @@ pub(super) fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'
         _ => None,
     };
     let blocks = BlockRange { first: block(3), last: block(4) };
-    let table = host.open_by_oid(oid(args, 0)?)?;
-    let blocks = host.call(|s| s.prewarm_range(&table, mode, fork, blocks))?;
+    let oid = oid(args, 0)?;
+    let table = host.table_by_oid(oid)?;
+    let blocks = host.call(|session| match table {
+        Some(table) => session.prewarm_range(&table, mode, fork, blocks),
+        None => session.prewarm_index(oid, mode, fork, blocks),
+    })?;
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 

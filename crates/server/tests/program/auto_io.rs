@@ -1,5 +1,5 @@
-//! The defaults of io_method and io_direct, on machines that lack what they are for. In each case
-//! the server starts, a table is filled and read, and it stops cleanly.
+//! io_method and io_direct at auto, on machines that lack what they are for. In each case the server
+//! starts, a table is filled and read, and it stops cleanly.
 
 use super::harness::{Mount, Server, failure, refused, refused_by, value};
 use forebay_testkit::free_port;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const ALL: &str = "data, wal, wal_init";
+const DIRECT: &[&str] = &["io_direct=auto"];
 
 /// Runs a program under a filter that refuses io_uring_setup, as container runtimes do.
 const WITHOUT_IO_URING: &str = "
@@ -51,7 +52,7 @@ fn work(server: &Server, rows: u32) {
 
 #[test]
 fn without_io_uring_there_are_workers_and_the_log_says_why() {
-    let server = Server::under(folder(), &["python3", "-c", WITHOUT_IO_URING], &[]);
+    let server = Server::under(folder(), &["python3", "-c", WITHOUT_IO_URING], DIRECT);
     assert_eq!(server.value("SHOW io_method"), "auto");
     assert_eq!(server.value("SHOW io_method_status"), "worker");
     let line = server.wait_for_log("LOG:  io_method is \"worker\": could not set up io_uring: ");
@@ -83,7 +84,7 @@ fn rings_are_done_without_where_descriptors_are_few() {
 #[test]
 fn files_are_direct_where_the_file_system_can() {
     let folder = folder();
-    let server = Server::under(Arc::clone(&folder), &[], &[]);
+    let server = Server::under(Arc::clone(&folder), &[], DIRECT);
     let direct = expected(folder.path());
     assert_eq!(server.value("SHOW io_direct"), "auto");
     assert_eq!(server.value("SHOW debug_io_direct"), "auto");
@@ -106,7 +107,7 @@ fn a_file_system_in_memory_is_direct_or_not() {
         return;
     }
     let folder = Arc::new(tempfile::tempdir_in(shm).expect("a folder"));
-    let server = Server::under(Arc::clone(&folder), &[], &[]);
+    let server = Server::under(Arc::clone(&folder), &[], DIRECT);
     assert_eq!(server.value("SHOW io_direct_status"), expected(folder.path()));
     work(&server, 1000);
     server.stop();
@@ -120,7 +121,7 @@ fn a_file_system_without_direct_io_is_buffered_or_refused() {
         println!("skipped: a_file_system_without_direct_io_is_buffered_or_refused needs root");
         return;
     };
-    let server = Server::under(Arc::clone(&folder), &[], &[]);
+    let server = Server::under(Arc::clone(&folder), &[], DIRECT);
     assert_eq!(server.value("SHOW io_direct"), "auto");
     assert_eq!(server.value("SHOW io_direct_status"), "");
     let line = server.wait_for_log("LOG:  io_direct is \"\": direct I/O is not possible in \"");
@@ -145,7 +146,7 @@ fn a_tablespace_without_direct_io_is_buffered_and_the_rest_is_direct() {
         println!("skipped: {test} needs root");
         return;
     };
-    let server = Server::under(Arc::clone(&folder), &[], &[]);
+    let server = Server::under(Arc::clone(&folder), &[], DIRECT);
     assert_eq!(server.value("SHOW io_direct_status"), expected(folder.path()));
     let mut client = server.client();
     for sql in [
@@ -163,7 +164,7 @@ fn a_tablespace_without_direct_io_is_buffered_and_the_rest_is_direct() {
         assert_eq!(server.log().matches(said).count(), 1, "{}", server.log());
     }
     // Recovery writes there, too.
-    let server = Server::under(server.kill(), &[], &[]);
+    let server = Server::under(server.kill(), &[], DIRECT);
     assert_eq!(server.value("SELECT count(*) FROM there"), "20000");
     server.stop();
 }
@@ -180,7 +181,7 @@ fn no_memory_may_be_locked() {
         chown(folder.path(), Some(nobody), Some(nobody)).expect("given away");
     }
     let limited = format!("ulimit -l 0 && exec {become_nobody}\"$0\" \"$@\"");
-    let server = Server::under(folder, &["sh", "-c", &limited], &[]);
+    let server = Server::under(folder, &["sh", "-c", &limited], DIRECT);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid()));
     let limits = limits.expect("it runs");
     let locked = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
@@ -229,7 +230,7 @@ fn little_memory_is_enough_for_more_data() {
             // Containers may not have the right to make one.
             None => "exec \"$0\" \"$@\"".to_owned(),
         };
-        let server = Server::under(folder(), &["sh", "-c", &enter], &[]);
+        let server = Server::under(folder(), &["sh", "-c", &enter], DIRECT);
         if let Some(procs) = procs {
             let members = std::fs::read_to_string(procs).expect("is there");
             assert_eq!(members.trim(), server.pid().to_string());
