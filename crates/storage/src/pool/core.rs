@@ -85,7 +85,9 @@ impl Core {
 
     /// Returns the descriptors of the buffers in use.
     pub(crate) fn present(&self) -> &[Descriptor] {
-        &self.descs[..self.size()]
+        // The size first: there may be more descriptors a moment later, but never fewer.
+        let size = self.size();
+        &self.descs[..size]
     }
 
     /// Publishes the wait reference of an I/O that was started on a buffer.

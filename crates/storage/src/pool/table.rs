@@ -20,8 +20,8 @@
 //! Buckets change under a lock that several of them share.
 //!
 //! When the pool grows beyond twice its buckets, their number is doubled: each bucket's pages are
-//! divided among it and a new one, for all buckets of a lock at a time. Until then that lock's pages
-//! are found under the lock only. The buckets never become fewer.
+//! divided among it and a new one, for all buckets of a lock at a time. Until then that lock's
+//! pages are found under the lock only. The buckets never become fewer.
 
 use super::cache_line::CacheLine;
 use super::desc::{Descriptor, NONE};
