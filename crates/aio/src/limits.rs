@@ -68,7 +68,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> Limits {
     Limits::now()
 }
 
-/// The text of a file in which the system tells of itself, as those in /proc. None if there is none.
+/// The text of a file in which the system tells of itself, as those in /proc; None if there is
+/// none.
 pub fn system_text(path: &std::path::Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }

@@ -97,8 +97,8 @@ pub trait Method: Send + Sync {
         region.occupy(to)
     }
 
-    /// A region has more memory now ([`Region::occupy`]), or is about to have less: `bytes` from its
-    /// start on. The registration follows: a part that is to be vacated is not registered
+    /// A region has more memory now ([`Region::occupy`]), or is about to have less: `bytes` from
+    /// its start on. The registration follows: a part that is to be vacated is not registered
     /// afterwards.
     fn memory_resized(&self, region: &Arc<Region>, bytes: usize) -> Registration {
         let _ = (region, bytes);
