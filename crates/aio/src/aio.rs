@@ -219,6 +219,21 @@ impl Aio {
         self.method.register_memory(region)
     }
 
+    /// Provides memory for a region up to byte `to`, see [`Region::occupy`].
+    ///
+    /// # Errors
+    /// There is not enough. The region has what it had.
+    pub fn occupy_memory(&self, region: &Arc<Region>, to: usize) -> Result<(), AioError> {
+        self.method.occupy_memory(region, to)
+    }
+
+    /// Tells the method that a region has more memory, or is about to have less: `bytes` from its
+    /// start on. It is called before [`Region::vacate`] and after [`Region::occupy`]. The part that
+    /// is given up must not be in use. What can't be registered is used without.
+    pub fn memory_resized(&self, region: &Arc<Region>, bytes: usize) -> Registration {
+        self.method.memory_resized(region, bytes)
+    }
+
     /// [`Aio::register_memory`] for an owned buffer and those that share its region
     /// ([`AlignedBuf::several`]).
     pub fn register_buffer(&self, buf: &AlignedBuf) -> Registration {

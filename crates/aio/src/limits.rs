@@ -68,6 +68,12 @@ pub fn raise_descriptor_limit(wanted: u64) -> Limits {
     Limits::now()
 }
 
+/// The text of a file in which the system tells of itself, as those in /proc; None if there is
+/// none.
+pub fn system_text(path: &std::path::Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
 /// How many descriptors this process has open; None if the system does not tell.
 pub fn descriptors_in_use() -> Option<u64> {
     let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };

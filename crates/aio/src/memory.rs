@@ -11,9 +11,10 @@ use smallvec::SmallVec;
 
 use crate::error::{AioError, Errno};
 pub use crate::platform::HugePages;
-use crate::platform::{Mapped, map_memory};
+use crate::platform::{Mapped, discard_memory, map_memory, populate_memory, reserve_memory};
 use crate::registration::Mark;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alignment of all I/O memory, and of offset and length of direct I/O.
 pub const IO_ALIGN: usize = 4096;
@@ -24,6 +25,10 @@ pub const IO_ALIGN: usize = 4096;
 pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
+    /// The bytes from the start on that have memory, or may get it at any access.
+    occupied: AtomicUsize,
+    /// The bytes from the start on that a method has registered.
+    registered: AtomicUsize,
     huge: Result<bool, Errno>,
     mark: Mark,
 }
@@ -44,11 +49,76 @@ impl Region {
     pub fn with_huge_pages(len: usize, huge: HugePages) -> Result<Arc<Region>, AioError> {
         let len = len.max(1).next_multiple_of(IO_ALIGN);
         let only = if huge == HugePages::On { " in huge pages" } else { "" };
-        let Mapped { ptr, len, huge } = map_memory(len, huge).map_err(|errno| {
-            AioError::Resource { action: format!("map {len} bytes of I/O memory{only}"), errno }
+        let mapped = map_memory(len, huge).map_err(|errno| AioError::Resource {
+            action: format!("map {len} bytes of I/O memory{only}"),
+            errno,
         })?;
+        let len = mapped.len;
+        Ok(Region::of(mapped, len))
+    }
+
+    /// Reserves addresses for `most` bytes, of which the first `len` are occupied as those of other
+    /// regions are. [`Region::occupy`] and [`Region::vacate`] change that. There are no reserved
+    /// large pages in such a region, but transparent ones unless they are off.
+    pub fn reserve(len: usize, most: usize, huge: HugePages) -> Result<Arc<Region>, AioError> {
+        let most = most.max(len).max(1).next_multiple_of(IO_ALIGN);
+        let mapped = reserve_memory(most, huge != HugePages::Off).map_err(|errno| {
+            AioError::Resource { action: format!("reserve {most} bytes of I/O memory"), errno }
+        })?;
+        Ok(Region::of(mapped, len.next_multiple_of(IO_ALIGN)))
+    }
+
+    fn of(Mapped { ptr, len, huge }: Mapped, occupied: usize) -> Arc<Region> {
         assert_eq!(ptr.as_ptr() as usize % IO_ALIGN, 0, "mapped memory is page-aligned");
-        Ok(Arc::new(Region { ptr, len, huge, mark: Mark::default() }))
+        Arc::new(Region {
+            ptr,
+            len,
+            occupied: AtomicUsize::new(occupied),
+            registered: AtomicUsize::new(0),
+            huge,
+            mark: Mark::default(),
+        })
+    }
+
+    /// The bytes from the start on that may be used.
+    pub fn occupied(&self) -> usize {
+        self.occupied.load(Ordering::SeqCst)
+    }
+
+    /// Provides memory up to byte `to`, now: if there is not enough, that is an error here and no
+    /// signal at a later access. Calls must not overlap, also with [`Region::vacate`].
+    pub fn occupy(&self, to: usize) -> Result<(), AioError> {
+        let from = self.occupied();
+        let to = to.next_multiple_of(IO_ALIGN);
+        assert!(from <= to && to <= self.len, "{from} to {to} of {} bytes", self.len);
+        if let Err(errno) = populate_memory(self.ptr(from), to - from) {
+            // What was provided before the error.
+            discard_memory(self.ptr(from), to - from);
+            let action = format!("occupy {} more bytes of I/O memory", to - from);
+            return Err(AioError::Resource { action, errno });
+        }
+        self.occupied.store(to, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Gives the memory beyond byte `to` back to the system. Nobody uses it any more, and it must
+    /// not be registered: see [`Aio::memory_resized`](crate::Aio::memory_resized).
+    pub fn vacate(&self, to: usize) {
+        let to = to.next_multiple_of(IO_ALIGN);
+        let from = self.occupied.swap(to, Ordering::SeqCst);
+        assert!(to <= from, "{to} of {from} bytes");
+        discard_memory(self.ptr(to), from - to);
+    }
+
+    /// The bytes from the start on that a method has registered.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn registered(&self) -> usize {
+        self.registered.load(Ordering::SeqCst)
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_registered(&self, bytes: usize) {
+        self.registered.store(bytes, Ordering::SeqCst);
     }
 
     /// Bytes mapped.

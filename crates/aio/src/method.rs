@@ -89,6 +89,22 @@ pub trait Method: Send + Sync {
         Registration::Unused
     }
 
+    /// Provides memory for a region up to byte `to`, see [`Region::occupy`].
+    ///
+    /// # Errors
+    /// There is not enough. The region has what it had.
+    fn occupy_memory(&self, region: &Arc<Region>, to: usize) -> Result<(), AioError> {
+        region.occupy(to)
+    }
+
+    /// A region has more memory now ([`Region::occupy`]), or is about to have less: `bytes` from
+    /// its start on. The registration follows: a part that is to be vacated is not registered
+    /// afterwards.
+    fn memory_resized(&self, region: &Arc<Region>, bytes: usize) -> Registration {
+        let _ = (region, bytes);
+        Registration::Unused
+    }
+
     /// What is registered with the kernel, and how often I/O used it.
     fn registration_stats(&self) -> RegistrationStats {
         RegistrationStats::default()

@@ -167,6 +167,46 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     Ok(Mapped { ptr, len, huge: got })
 }
 
+/// Reserves addresses for memory that is provided later.
+pub(crate) fn reserve_memory(len: usize, large_pages: bool) -> Result<Mapped, Errno> {
+    let ptr = map(len, libc::MAP_NORESERVE)?;
+    #[cfg(target_os = "linux")]
+    if large_pages {
+        // SAFETY: the range was just mapped; the advice does not change its contents.
+        unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = large_pages;
+    Ok(Mapped { ptr, len, huge: Ok(false) })
+}
+
+/// Provides memory for mapped addresses, whose contents stay. Systems that can't do that provide it
+/// at the first access.
+pub(crate) fn populate_memory(ptr: *mut u8, len: usize) -> Result<(), Errno> {
+    #[cfg(target_os = "linux")]
+    if len > 0 {
+        // SAFETY: the range is mapped, and this changes nothing in it.
+        let rc = unsafe { libc::madvise(ptr.cast(), len, libc::MADV_POPULATE_WRITE) };
+        // Kernels before 5.14 don't know the advice.
+        if rc != 0 && Errno::last() != Errno::INVAL {
+            return Err(Errno::last());
+        }
+    }
+    let _ = (ptr, len);
+    Ok(())
+}
+
+/// Gives the memory of mapped addresses back. They read as zeros from then on.
+pub(crate) fn discard_memory(ptr: *mut u8, len: usize) {
+    #[cfg(target_os = "linux")]
+    if len > 0 {
+        // SAFETY: the range is mapped privately, and the caller says that nobody uses it.
+        let rc = unsafe { libc::madvise(ptr.cast(), len, libc::MADV_DONTNEED) };
+        debug_assert_eq!(rc, 0);
+    }
+    let _ = (ptr, len);
+}
+
 fn map(len: usize, extra: libc::c_int) -> Result<NonNull<u8>, Errno> {
     // SAFETY: a fresh anonymous mapping at an address of the system's choice touches no existing
     // memory.

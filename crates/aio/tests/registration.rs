@@ -86,6 +86,52 @@ fn round_trip(s: &Setup, backend: &mut IoBackend, name: &str, region: &Arc<Regio
     std::fs::remove_file(s.path(name)).unwrap();
 }
 
+/// Writes a pattern from pages of a region, and reads it back into them.
+fn pages_round_trip(s: &Setup, backend: &mut IoBackend, region: &Arc<Region>, at: usize, seed: u8) {
+    let file = s.create("pages");
+    let memory = || IoMemory::new(region.clone(), at * IO_ALIGN, 2 * IO_ALIGN);
+    fill(region, at * IO_ALIGN, 2 * IO_ALIGN, seed);
+    let written = bytes(region, at * IO_ALIGN, 2 * IO_ALIGN).to_vec();
+    transfer(backend, Io::write(file.clone(), 0, memory(), Target::File));
+    fill(region, at * IO_ALIGN, 2 * IO_ALIGN, !seed);
+    transfer(backend, Io::read(file, 0, memory(), Target::File));
+    assert!(bytes(region, at * IO_ALIGN, 2 * IO_ALIGN) == written[..], "at page {at}");
+    std::fs::remove_file(s.path("pages")).unwrap();
+}
+
+#[test]
+fn registration_follows_a_region_that_grows_and_shrinks() {
+    const PAGE: u64 = IO_ALIGN as u64;
+    for s in setups().iter().filter(|s| can_register(s)) {
+        let mut backend = s.backend();
+        let region = Region::reserve(16 * IO_ALIGN, 64 * IO_ALIGN, HugePages::Off).unwrap();
+        assert_eq!(s.aio.register_memory(&region), Registration::Registered);
+        assert_eq!(s.aio.registration_stats().memory, 16 * PAGE);
+        for round in 0..3 {
+            region.occupy(64 * IO_ALIGN).unwrap();
+            let registered = |s: &Setup| s.aio.registration_stats().with_memory;
+            let before = registered(s);
+            pages_round_trip(s, &mut backend, &region, 60, round);
+            assert_eq!(registered(s), before, "not registered yet");
+            let grown = s.aio.memory_resized(&region, 64 * IO_ALIGN);
+            assert_eq!(grown, Registration::Registered);
+            assert_eq!(s.aio.registration_stats().memory, 64 * PAGE);
+            pages_round_trip(s, &mut backend, &region, 62, round + 10);
+            pages_round_trip(s, &mut s.backend(), &region, 3, round + 20);
+            assert_eq!(registered(s), before + 4);
+            let shrunk = s.aio.memory_resized(&region, 8 * IO_ALIGN);
+            assert_eq!(shrunk, Registration::Registered);
+            region.vacate(8 * IO_ALIGN);
+            assert_eq!(s.aio.registration_stats().memory, 8 * PAGE);
+            pages_round_trip(s, &mut backend, &region, 6, round + 30);
+            assert_eq!(registered(s), before + 6);
+        }
+        drop(region);
+        assert_eq!(s.aio.registration_stats().memory, 0);
+        assert_eq!(s.aio.registration_stats().refused, 0);
+    }
+}
+
 #[test]
 fn registered_memory_is_used_by_old_and_new_rings() {
     for s in setups().iter().filter(|s| can_register(s)) {

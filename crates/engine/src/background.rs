@@ -12,6 +12,7 @@ use crate::checkpoint;
 use crate::config::Background;
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::pool_size;
 
 /// How long a background thread waits after an I/O error. A backend that needs a buffer or a
 /// segment meanwhile tries itself.
@@ -66,8 +67,9 @@ fn write_wal(core: &Core, backend: &mut Backend, ticker: &Ticker) {
     }
 }
 
-/// A round of all background work, for engines without threads: prepares the log, cleans buffers,
-/// makes a checkpoint if one is requested, and archives.
+/// A round of all background work, for engines without threads: prepares the log, gives the pool
+/// another size if one is wanted, cleans buffers, makes a checkpoint if one is requested, and
+/// archives.
 pub(crate) fn step(
     core: &Core,
     backend: &mut Backend,
@@ -75,6 +77,7 @@ pub(crate) fn step(
 ) -> Result<(), EngineError> {
     core.fatal.check_alive()?;
     core.wal.step(&mut backend.io)?;
+    pool_size::step(core, backend)?;
     cleaner.step(&core.pool, backend, &core.writing().cleaner)?;
     if core.checkpointer.requests.is_waiting() {
         checkpoint::step(core, backend);
@@ -140,8 +143,8 @@ pub(crate) struct Threads {
 
 impl Threads {
     /// Starts the checkpointer, the WAL writer, the thread that makes WAL segments, the background
-    /// writer, the launcher of autovacuum, and the thread of warm restarts, unless the embedding
-    /// program does their work.
+    /// writer, the launcher of autovacuum, and the threads of warm restarts and of the pool's size,
+    /// unless the embedding program does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -176,6 +179,7 @@ impl Threads {
         })?;
         self.handles.extend(core.start_autovacuum()?);
         self.handles.extend(core.start_warm()?);
+        self.handles.extend(core.start_sizing()?);
         Ok(())
     }
 
@@ -206,6 +210,7 @@ impl Threads {
         core.wal_writer.wake();
         core.autovacuum.stop();
         core.warm.stop();
+        core.sizing.stop();
         core.wal.wake_preparer();
         core.pool.wake_cleaner();
         for handle in self.handles.drain(..) {

@@ -27,6 +27,7 @@ use crate::control::Control;
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
+use crate::pool_size::state::Sizing;
 use crate::registry::Registry;
 use crate::relation_stats::Statistics;
 use crate::running_backups::RunningBackups;
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     pub(crate) activity: Activity,
     pub(crate) wal_writer: WalWriterLatch,
     pub(crate) warm: Warm,
+    pub(crate) sizing: Sizing,
     pub(crate) backups: RunningBackups,
 }
 

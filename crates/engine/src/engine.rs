@@ -23,6 +23,7 @@ use crate::init;
 use crate::io::{self, IoSettings};
 use crate::lockfile::{LockFile, ServerStatus, Told};
 use crate::open;
+use crate::pool_size::PoolSize;
 use crate::relation_stats;
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 
@@ -308,6 +309,17 @@ impl Engine {
     /// Takes over when and how fast the background threads write.
     pub fn change_writing(&self, to: &WritingSettings) {
         self.core.change_writing(*to);
+    }
+
+    /// From now on, the pool has another size, or follows the machine's memory. A thread changes
+    /// it; with [`Background::Stepped`](crate::Background) the next step does, and follows nothing.
+    pub fn change_pool_size(&self, to: PoolSize) {
+        self.core.sizing.change(to);
+    }
+
+    /// The row of pg_stat_buffer_pool.
+    pub fn pool_size(&self) -> views::PoolSizeRow {
+        views::pool_size_row(&self.core)
     }
 
     /// Takes over what archives the log. Without archive_mode nothing does.

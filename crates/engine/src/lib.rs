@@ -30,6 +30,7 @@ mod lockfile;
 mod new_database;
 mod open;
 mod orphans;
+mod pool_size;
 mod recovery;
 mod registry;
 mod relation_files;
@@ -98,6 +99,7 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Encoding, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use new_database::{CopyStrategy, NewDatabase};
+pub use pool_size::PoolSize;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     CollationDef, CollationName, CommentOn, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions,

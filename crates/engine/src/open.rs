@@ -31,6 +31,8 @@ use crate::fatal::Fatal;
 use crate::id_limits;
 use crate::io;
 use crate::orphans;
+use crate::pool_size;
+use crate::pool_size::state::Sizing;
 use crate::recovery::{self, Started, Startup};
 use crate::registry::Registry;
 use crate::relation_stats::{self, Statistics};
@@ -58,7 +60,8 @@ pub(crate) fn start(
     }
 }
 
-/// Opens all parts, recovers if necessary, and makes the checkpoint after a recovery.
+/// Opens all parts, recovers if necessary, and makes the checkpoint after a recovery. The relation
+/// maps come first: recovery must not begin where nothing could be found.
 fn open_core(
     dir: &Path,
     config: EngineConfig,
@@ -69,13 +72,12 @@ fn open_core(
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
-    // Recovery must not begin where nothing could be found.
     RelationMaps::check_all(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, direct.data, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
     let multis = Arc::new(MultiXacts::beside(&clog, multi_counters(&control.checkpoint())));
-    let startup = Startup {
+    let started = Startup {
         dir,
         config: &config,
         direct,
@@ -84,8 +86,8 @@ fn open_core(
         clog: &clog,
         multis: &multis,
         control: &control,
-    };
-    let started = startup.run(backend)?;
+    }
+    .run(backend)?;
     let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
     let wal = start_wal(dir, &config, direct, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
@@ -125,6 +127,7 @@ fn open_core(
         activity: Activity::default(),
         wal_writer: WalWriterLatch::default(),
         warm: Warm::default(),
+        sizing: Sizing::default(),
         backups: RunningBackups::default(),
     });
     complete(core, backend, &started)
@@ -260,6 +263,7 @@ fn open_pool(
 ) -> Result<Arc<BufferPool>, EngineError> {
     let pool_config = PoolConfig {
         buffers: config.shared_buffers,
+        max_buffers: pool_size::bound(config),
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
         checksums,
         huge_pages: config.huge_pages,

@@ -5,6 +5,7 @@ use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;
 use crate::counters::Counters;
+use crate::pool_size::PoolSize;
 use forebay_aio::sync::SystemTime;
 use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
@@ -28,6 +29,54 @@ pub use forebay_storage::{
     KernelCached, MemoryChecksums, PoolSummary, UsageCount,
 };
 pub use forebay_txn::CountedRelation;
+
+/// The row of pg_stat_buffer_pool: the size of the buffer pool, and what it is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSizeRow {
+    /// Blocks that it has.
+    pub buffers: u64,
+    /// Blocks that it has at least.
+    pub least: u64,
+    /// Blocks that it may have.
+    pub most: u64,
+    /// Blocks that it should have.
+    pub target: u64,
+    /// Whether it follows the machine's memory.
+    pub automatic: bool,
+    /// How often its size has changed.
+    pub resizes: u64,
+    /// How often memory was found short.
+    pub shortages: u64,
+    /// Pages that were needed and in memory.
+    pub hits: u64,
+    /// Pages that were needed and not in memory, new ones included.
+    pub misses: u64,
+    /// Misses of pages that had been in memory not long ago.
+    pub returned: u64,
+    /// Those of them that a pool larger by a tenth would probably have kept.
+    pub nearly_kept: u64,
+}
+
+/// What pg_stat_buffer_pool shows.
+pub(crate) fn pool_size_row(core: &Core) -> PoolSizeRow {
+    let (pool, stats, done) = (&core.pool, core.pool.stats(), core.sizing.done());
+    let relations = core.aio.stats().snapshot();
+    let relations = relations.iter().filter(|row| row.object == IoObject::Relation);
+    let count = |buffers: usize| buffers as u64;
+    PoolSizeRow {
+        buffers: count(pool.buffers()),
+        least: count(pool.min_buffers()),
+        most: count(pool.max_buffers()),
+        target: count(done.target.unwrap_or(pool.buffers())),
+        automatic: core.sizing.wanted() == Some(PoolSize::Automatic),
+        resizes: done.resizes,
+        shortages: done.shortages,
+        hits: relations.map(|row| row.get(IoOp::Hit).count).sum(),
+        misses: stats.allocated,
+        returned: stats.returned,
+        nearly_kept: stats.nearly_kept,
+    }
+}
 
 /// The row of pg_stat_database, as far as it is counted, since the engine was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

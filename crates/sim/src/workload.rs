@@ -11,8 +11,8 @@ use forebay_engine::types::oids;
 use forebay_engine::{
     Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine,
     EngineConfig, EngineError, FatalAction, FirstIds, InitOptions, IoDirect, ItemPointer, LockMode,
-    LockStrength, RowBatch, RowView, RowWait, Session, ShutdownMode, VacuumOptions, WalSyncMethod,
-    WritingSettings,
+    LockStrength, PoolSize, RowBatch, RowView, RowWait, Session, ShutdownMode, VacuumOptions,
+    WalSyncMethod, WritingSettings,
 };
 use forebay_testkit::Dice;
 
@@ -166,6 +166,8 @@ pub struct Life {
     long: Option<Long>,
     reasons: Reasons,
     during: Arc<Mutex<During>>,
+    /// The pool's first size and the number of changes, in a life that changes it.
+    sizes: Option<(usize, usize)>,
     engine: Arc<Engine>,
     aio: Arc<Aio>,
     // Dropped last.
@@ -197,6 +199,7 @@ impl Life {
         let mut config = EngineConfig {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
+            shared_buffers_max: Some(4 * setup.buffers),
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct }
                 .into(),
             max_connections: 8,
@@ -223,7 +226,8 @@ impl Life {
         let engine = Engine::open_on(dir, config, Arc::clone(&aio))?;
         let session = engine.session()?;
         during.lock().session = Some(engine.session()?);
-        Ok(Life { session, long: None, reasons, during, engine, aio, _closing: closing })
+        let sizes = setup.order.is_multiple_of(4).then_some((setup.buffers, 0));
+        Ok(Life { session, long: None, reasons, during, sizes, engine, aio, _closing: closing })
     }
 
     pub(crate) fn session(&mut self) -> &mut Session {
@@ -265,6 +269,17 @@ impl Life {
         drop(self.session.checkpoint());
     }
 
+    /// A step of the engine. In some lives it changes the pool's size; the first one comes back, so
+    /// that pages are written early.
+    fn work_in_the_background(&mut self) {
+        if let Some((first, changes)) = &mut self.sizes {
+            let times = [2, 1, 4, 1];
+            *changes += 1;
+            self.engine.change_pool_size(PoolSize::Blocks(*first * times[*changes % times.len()]));
+        }
+        drop(self.engine.step());
+    }
+
     fn step(&mut self, model: &mut Model, script: &mut Script) {
         let present = model.present();
         let some = |dice: &mut Dice| present[dice.index(present.len())].clone();
@@ -300,7 +315,7 @@ impl Life {
                     model.inserted(&name, ids, fate);
                 }
             }
-            20..35 => drop(self.engine.step()),
+            20..35 => self.work_in_the_background(),
             35..45 => {
                 let (name, ids) = (some(&mut script.dice), script.ids());
                 let _ = self.give_up(&name, ids);

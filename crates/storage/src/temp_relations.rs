@@ -93,7 +93,7 @@ fn make_pool(
     smgr: Arc<Smgr>,
     buffers: usize,
 ) -> Result<Arc<BufferPool>, StorageError> {
-    let config = PoolConfig { buffers, ..like.config.clone() };
+    let config = PoolConfig { buffers, max_buffers: 0, ..like.config.clone() };
     let failures = Arc::clone(&like.core.checksum_failures);
     BufferPool::counting(config, Arc::clone(&like.aio), smgr, failures)
 }

@@ -165,6 +165,14 @@ impl Method for FaultyMethod {
         self.inner.register_memory(region)
     }
 
+    fn occupy_memory(&self, region: &Arc<Region>, to: usize) -> Result<(), AioError> {
+        self.inner.occupy_memory(region, to)
+    }
+
+    fn memory_resized(&self, region: &Arc<Region>, bytes: usize) -> Registration {
+        self.inner.memory_resized(region, bytes)
+    }
+
     fn registration_stats(&self) -> RegistrationStats {
         self.inner.registration_stats()
     }

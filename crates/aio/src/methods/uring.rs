@@ -193,6 +193,10 @@ impl Method for Uring {
         self.buffers.as_ref().map_or(Registration::Unused, |buffers| buffers.register(region))
     }
 
+    fn memory_resized(&self, region: &Arc<Region>, bytes: usize) -> Registration {
+        self.buffers.as_ref().map_or(Registration::Unused, |buffers| buffers.resize(region, bytes))
+    }
+
     fn registration_stats(&self) -> RegistrationStats {
         let mut stats = RegistrationStats {
             memory: self.buffers.as_ref().map_or(0, |b| b.bytes()),

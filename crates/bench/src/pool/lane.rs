@@ -63,7 +63,7 @@ impl<'a> Lane<'a> {
             checksums: relation.checksums,
             write_depth: if bench.task == PoolTask::Checkpoint { bench.depth as usize } else { 16 },
             huge_pages: HugePages::Transparent,
-            trace: None,
+            ..PoolConfig::default()
         };
         let pool = BufferPool::new(config, aio, smgr)?;
         let backend = Backend::new(pool.aio().backend(BackendType::Client)?);

@@ -69,6 +69,9 @@ named_enum! {
 pub struct EngineConfig {
     /// Blocks of the buffer pool.
     pub shared_buffers: usize,
+    /// The most blocks that it may have later; None: chosen by the machine's memory. Addresses are
+    /// reserved for them.
+    pub shared_buffers_max: Option<usize>,
     /// Whether the buffer pool uses the system's large pages.
     pub huge_pages: HugePages,
     /// How I/O is executed.
@@ -459,6 +462,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
             shared_buffers: 16384,
+            shared_buffers_max: None,
             huge_pages: HugePages::Try,
             io_method: IoMethod::default(),
             io_direct: IoDirect::NONE.into(),

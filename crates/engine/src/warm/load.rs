@@ -68,7 +68,7 @@ pub(super) fn load(core: &Arc<Core>) {
 
 fn read_list(core: &Core) -> Result<Option<BlockList>, BadList> {
     let io = core.aio.backend(BackendType::BackgroundWorker)?;
-    let most = core.config.shared_buffers;
+    let most = core.pool.buffers();
     block_list::read(&mut Backend::new(io).io, &core.dir, most)
 }
 

@@ -19,7 +19,7 @@ use crate::log;
 use crate::session;
 use crate::settings::{
     ConfigError, Lookup, ServerSettings, archive_settings, autovacuum_settings, engine_config,
-    io_settings, key, session_settings, writing_settings,
+    io_settings, key, pool_size, session_settings, writing_settings,
 };
 use crate::shared::{Phase, Shared};
 use crate::wire::backend;
@@ -428,6 +428,7 @@ fn connections_at_most(max_connections: usize) -> usize {
 /// Hands the engine what may change while it runs.
 fn change_running(engine: &Engine, settings: &ServerSettings) {
     engine.change_writing(&writing_settings(settings));
+    engine.change_pool_size(pool_size(settings));
     engine.change_archiving(&archive_settings(settings));
     engine.change_autovacuum(&autovacuum_settings(settings), &session_settings(settings));
     if let Err(e) = engine.change_io(&io_settings(settings)) {

@@ -8,7 +8,7 @@ use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, AutovacuumSettings, CleanerOptions, EngineConfig,
     ExtendMethod, FatalAction, HugePages, ImageCompression, IoDirectSetting, IoMethod, IoSettings,
-    ParallelSettings, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
+    ParallelSettings, PoolSize, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
     TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
     WritingSettings, identifier_list, parse_timestamp,
 };
@@ -21,7 +21,8 @@ fn checked<T>(found: Option<T>) -> T {
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     EngineConfig {
-        shared_buffers: s.count(key!("shared_buffers")),
+        shared_buffers: pool_size(s).at_start(),
+        shared_buffers_max: Some(s.count(key!("shared_buffers_max"))).filter(|&most| most > 0),
         huge_pages: match s.text(key!("huge_pages")) {
             "off" => HugePages::Off,
             "on" => HugePages::On,
@@ -57,6 +58,14 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         on_fatal: Some(FatalAction::abort()),
         index_compiler: Some(std::sync::Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()
+    }
+}
+
+/// How large the buffer pool is: also after a reload.
+pub fn pool_size(s: &ServerSettings) -> PoolSize {
+    match s.count(key!("shared_buffers")) {
+        0 => PoolSize::Automatic,
+        blocks => PoolSize::Blocks(blocks),
     }
 }
 

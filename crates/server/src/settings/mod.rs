@@ -24,7 +24,7 @@ mod text;
 mod value;
 
 pub use engine::{
-    archive_settings, autovacuum_settings, engine_config, io_settings, session_settings,
+    archive_settings, autovacuum_settings, engine_config, io_settings, pool_size, session_settings,
     writing_settings,
 };
 pub(crate) use key::key;

@@ -469,7 +469,7 @@ fn row(layers: &Layers, index: usize, s: &'static Setting) -> SettingRow {
     };
     SettingRow {
         name: s.name.to_owned(),
-        setting: layers.at(index).raw(),
+        setting: text::raw(layers.at(index), s),
         unit: (unit != Unit::None).then(|| unit.name().to_owned()),
         category: s.category.to_owned(),
         short_desc: s.description.to_owned(),
@@ -479,8 +479,8 @@ fn row(layers: &Layers, index: usize, s: &'static Setting) -> SettingRow {
         min_val,
         max_val,
         enumvals,
-        boot_val: Some(text::parse(s, s.boot).expect("every default is valid").raw()),
-        reset_val: Some(layers.reset_value(index).raw()),
+        boot_val: Some(text::raw(&text::parse(s, s.boot).expect("every default is valid"), s)),
+        reset_val: Some(text::raw(layers.reset_value(index), s)),
         shown: text::show(layers.at(index), s),
     }
 }
@@ -615,10 +615,11 @@ mod tests {
         let mut s = session();
         for (name, state, message) in [
             (
-                "SHARED_BUFFERS",
+                "SHARED_BUFFERS_MAX",
                 "55P02",
-                "parameter \"shared_buffers\" cannot be changed without restarting the server",
+                "parameter \"shared_buffers_max\" cannot be changed without restarting the server",
             ),
+            ("shared_buffers", "55P02", "parameter \"shared_buffers\" cannot be changed now"),
             ("block_size", "55P02", "parameter \"block_size\" cannot be changed"),
             ("track_io_timing", "55P02", "parameter \"track_io_timing\" cannot be changed now"),
             ("nope", "42704", "unrecognized configuration parameter \"nope\""),

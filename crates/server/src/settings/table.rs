@@ -134,6 +134,8 @@ pub struct Setting {
     pub report: bool,
     /// A check beyond type and range.
     pub check: Option<Check>,
+    /// A word that stands for a number which is not in the range.
+    pub word: Option<(&'static str, i64)>,
 }
 
 const fn setting(
@@ -154,6 +156,7 @@ const fn setting(
         description,
         report: false,
         check: None,
+        word: None,
     }
 }
 
@@ -165,6 +168,11 @@ impl Setting {
 
     const fn checked(mut self, check: Check) -> Setting {
         self.check = Some(check);
+        self
+    }
+
+    const fn or_word(mut self, word: &'static str, number: i64) -> Setting {
+        self.word = Some((word, number));
         self
     }
 
@@ -584,8 +592,10 @@ pub static TABLE: &[Setting] = &[
         "Shows the server version as an integer."),
     setting("session_authorization", User, Text, "", CLIENT, "Sets the session user name.")
         .reported(),
-    setting("shared_buffers", Postmaster, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY,
-        "Sets the number of shared memory buffers used by the server."),
+    setting("shared_buffers", Sighup, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY,
+        "Sets the number of shared memory buffers used by the server.").or_word("auto", 0),
+    setting("shared_buffers_max", Postmaster, int(0, INT_MAX / 2, Unit::Blocks), "0", MEMORY,
+        "Sets the most shared memory buffers that a reload can give the server; 0: by its memory."),
     setting("standard_conforming_strings", User, Bool, "on", CLIENT,
         "Causes '...' strings to treat backslashes literally.")
         .reported().checked(checks::always_on),

@@ -12,12 +12,25 @@ pub fn show(value: &Value, setting: &Setting) -> String {
         (Value::Real(x), Kind::Real { unit, .. }) if *x > 0.0 && x.fract() == 0.0 => {
             show_with_unit(*x as i64, unit)
         }
+        _ => raw(value, setting),
+    }
+}
+
+/// The value in its base unit, or the word for it.
+pub fn raw(value: &Value, setting: &Setting) -> String {
+    match (value, setting.word) {
+        (Value::Int(n), Some((word, number))) if *n == number => word.to_owned(),
         _ => value.raw(),
     }
 }
 
 /// Reads a value for this setting, with PostgreSQL's checks and messages.
 pub fn parse(setting: &Setting, text: &str) -> Result<Value, SqlError> {
+    if let Some((word, number)) = setting.word
+        && text.trim().eq_ignore_ascii_case(word)
+    {
+        return Ok(Value::Int(number));
+    }
     let value = match setting.kind {
         Kind::Bool => parse_bool(text.trim()).map(Value::Bool).ok_or_else(|| {
             SqlError::new(
@@ -168,6 +181,7 @@ mod tests {
         for (name, text, expected) in [
             ("shared_buffers", "16384", "128MB"),
             ("shared_buffers", "1GB", "1GB"),
+            ("shared_buffers", " Auto ", "auto"),
             ("shared_buffers", "1.5GB", "1536MB"),
             ("shared_buffers", " 256 kB ", "256kB"),
             ("shared_buffers", "0x4000", "128MB"),

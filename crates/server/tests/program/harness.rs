@@ -64,6 +64,17 @@ impl Server {
         Server { child, port, folder }
     }
 
+    /// A server on a new directory with few settings on the command line, so that those of its
+    /// file count.
+    pub fn by_its_file() -> Server {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        let (port, data) = (free_port(), folder.path().join("data"));
+        let mut server = serve(PROGRAM, &data, port, folder.path(), &["io_method=sync"]);
+        let server = Server { child: Child::spawn(&mut server), port, folder };
+        server.child.wait_until_ready();
+        server
+    }
+
     fn spawned(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
         let port = free_port();
         let child = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);

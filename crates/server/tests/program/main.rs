@@ -30,6 +30,7 @@
 //! - [`long_memory`]: how much memory statements take for a long value
 //! - [`long_values`]: values that are compressed or stored out of line, in statements
 //! - [`pitr`]: archive_mode, and recovery from an archive to a point in time
+//! - [`pool_size`]: the size of shared buffers changes
 //! - [`sql_ascii`]: databases whose texts are bytes
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`objects`]: archives in an object store
@@ -64,6 +65,7 @@ mod long_values;
 mod objects;
 mod outstanding;
 mod pitr;
+mod pool_size;
 mod simple;
 mod spill;
 mod sql_ascii;

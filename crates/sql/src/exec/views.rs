@@ -22,6 +22,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         }
         View::StatAioBackends => values(views::STAT_AIO_BACKENDS, host.engine()?.aio_backends()),
         View::StatArchiver => values(views::STAT_ARCHIVER, [host.engine()?.archiver_stats()]),
+        View::StatBufferPool => values(views::STAT_BUFFER_POOL, [host.engine()?.pool_size()]),
         View::StatBgwriter => values(views::STAT_BGWRITER, [host.engine()?.bgwriter_stats()]),
         View::StatCheckpointer => {
             values(views::STAT_CHECKPOINTER, [host.engine()?.checkpointer_stats()])

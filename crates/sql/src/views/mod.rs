@@ -17,7 +17,7 @@ use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
     ColumnStatsRow, Command, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag,
-    MaintenanceRuns, RelationStats, WalRow,
+    MaintenanceRuns, PoolSizeRow, RelationStats, WalRow,
 };
 use forebay_engine::{ItemPointer, SequenceInfo, Table};
 use forebay_types::SqlType::{
@@ -44,6 +44,7 @@ pub enum View {
     /// Buffers of the pool.
     BufferCache,
     /// The background writer.
+    StatBufferPool,
     StatBgwriter,
     /// Checkpoints.
     StatCheckpointer,
@@ -101,6 +102,7 @@ impl View {
             "pg_settings" => View::Settings,
             "pg_buffercache" => View::BufferCache,
             "pg_stat_archiver" => View::StatArchiver,
+            "pg_stat_buffer_pool" => View::StatBufferPool,
             "pg_stat_bgwriter" => View::StatBgwriter,
             "pg_stat_checkpointer" => View::StatCheckpointer,
             "pg_stat_database" => View::StatDatabase,
@@ -128,14 +130,15 @@ impl View {
         if self == View::BufferCache { "public" } else { "pg_catalog" }
     }
 
-    /// Names and types of its columns, as PostgreSQL 18 has them; pg_stat_aio_backends is
-    /// Forebay's own.
+    /// Names and types of its columns, as PostgreSQL 18 has them; pg_stat_aio_backends and
+    /// pg_stat_buffer_pool are Forebay's own.
     pub fn columns(self) -> Vec<(&'static str, SqlType)> {
         match self {
             View::Aios => described(AIOS),
             View::StatIo => described(STAT_IO),
             View::StatAioBackends => described(STAT_AIO_BACKENDS),
             View::StatArchiver => described(STAT_ARCHIVER),
+            View::StatBufferPool => described(STAT_BUFFER_POOL),
             View::StatBgwriter => described(STAT_BGWRITER),
             View::StatCheckpointer => described(STAT_CHECKPOINTER),
             View::StatDatabase => described(STAT_DATABASE),
@@ -360,6 +363,21 @@ pub const STAT_WAL: Columns<WalRow> = &[
     ("wal_bytes", Numeric, |r| bytes(r.wal_bytes)),
     ("wal_buffers_full", Int8, |r| count(r.wal_buffers_full)),
     ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// pg_stat_buffer_pool.
+pub const STAT_BUFFER_POOL: Columns<PoolSizeRow> = &[
+    ("buffers", Int8, |r| count(r.buffers)),
+    ("min_buffers", Int8, |r| count(r.least)),
+    ("max_buffers", Int8, |r| count(r.most)),
+    ("target_buffers", Int8, |r| count(r.target)),
+    ("automatic", Bool, |r| Datum::Bool(r.automatic)),
+    ("resizes", Int8, |r| count(r.resizes)),
+    ("memory_shortages", Int8, |r| count(r.shortages)),
+    ("hits", Int8, |r| count(r.hits)),
+    ("misses", Int8, |r| count(r.misses)),
+    ("ghost_misses", Int8, |r| count(r.returned)),
+    ("near_misses", Int8, |r| count(r.nearly_kept)),
 ];
 
 /// What a buffer's page tells; NULL if the buffer is empty.

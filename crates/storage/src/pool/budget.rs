@@ -82,7 +82,11 @@ struct Queue {
 
 /// The pins of one pool.
 pub(crate) struct Budget {
-    share: i64,
+    /// The number of backends that share it.
+    backends: usize,
+    /// All spare pins.
+    all_spare: AtomicI64,
+    share: AtomicI64,
     /// The guaranteed pins, if they are scarce.
     guaranteed: Option<Guaranteed>,
     /// The pins of each backend; empty if they are not counted.
@@ -98,7 +102,7 @@ pub(crate) struct Budget {
 
 /// The guaranteed pins of all backends.
 struct Guaranteed {
-    all: u32,
+    all: AtomicU32,
     granted: Mutex<u32>,
     released: Condvar,
 }
@@ -117,9 +121,11 @@ impl Budget {
         let shares = Shares::of(buffers, backends);
         let counted = shares.scarce.is_some() || buffers <= SMALL;
         Budget {
-            share: shares.share as i64,
+            backends,
+            all_spare: AtomicI64::new(shares.spare as i64),
+            share: AtomicI64::new(shares.share as i64),
             guaranteed: shares.scarce.map(|all| Guaranteed {
-                all: all as u32,
+                all: AtomicU32::new(all as u32),
                 granted: Mutex::new(0),
                 released: Condvar::new(),
             }),
@@ -132,13 +138,41 @@ impl Budget {
         }
     }
 
+    // ---- the pool's size
+
+    /// Returns the least size to which the pool can shrink. Whether pins are counted and granted is
+    /// decided when the pool is made, so a large one does not become a small one.
+    pub(crate) fn least_buffers(&self) -> usize {
+        let roomy = 2 * PINS_OF_A_BACKEND * self.backends;
+        match (&self.guaranteed, self.counts()) {
+            (Some(_), _) => 16,
+            (None, true) => roomy,
+            (None, false) => roomy.max(SMALL + 1),
+        }
+    }
+
+    /// Divides the pins of another number of buffers. Spare pins that are claimed beyond them are
+    /// not replaced when they are given back.
+    pub(crate) fn resize(&self, buffers: usize) {
+        let shares = Shares::of(buffers, self.backends);
+        self.share.store(shares.share as i64, Ordering::Relaxed);
+        let spare = shares.spare as i64;
+        let before = self.all_spare.swap(spare, Ordering::Relaxed);
+        self.spare.fetch_add(spare - before, Ordering::Relaxed);
+        if let Some(guaranteed) = &self.guaranteed {
+            let _granted = guaranteed.granted.lock();
+            guaranteed.all.store((buffers - shares.spare) as u32, Ordering::SeqCst);
+            guaranteed.released.notify_all();
+        }
+    }
+
     // ---- spare pins
 
     /// Claims up to `want` spare pins for a caller that has `have` of them.
     pub(crate) fn claim(&self, have: u32, want: u32) -> u32 {
         let (have, want) = (i64::from(have), i64::from(want));
-        let take =
-            |free: i64| want.min(free).min((self.share - have).max((free - have) / 2)).max(0);
+        let share = self.share.load(Ordering::Relaxed);
+        let take = |free: i64| want.min(free).min((share - have).max((free - have) / 2)).max(0);
         let claimed = self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
             let n = take(free);
             (n > 0).then_some(free - n)
@@ -163,7 +197,7 @@ impl Budget {
             return true;
         };
         let mut granted = guaranteed.granted.lock();
-        let safe = self.is_safe(guaranteed.all, *granted + 1, slot);
+        let safe = self.is_safe(guaranteed, *granted + 1, slot);
         if safe {
             *granted += 1;
             held.guaranteed.fetch_add(1, Ordering::SeqCst);
@@ -178,7 +212,7 @@ impl Budget {
         let held = &self.held[slot as usize];
         let mut granted = guaranteed.granted.lock();
         let others_hold_some = |granted: u32| granted > held.guaranteed.load(Ordering::SeqCst);
-        while !self.is_safe(guaranteed.all, *granted + 1, slot) && others_hold_some(*granted) {
+        while !self.is_safe(guaranteed, *granted + 1, slot) && others_hold_some(*granted) {
             let holds_some = held.guaranteed.load(Ordering::SeqCst) > 0;
             let timeout = if holds_some { GRANT_TIMEOUT_OF_HOLDER } else { GRANT_TIMEOUT };
             if guaranteed.released.wait_for(&mut granted, timeout).timed_out() {
@@ -191,7 +225,8 @@ impl Budget {
 
     /// Whether some backend could still get all of its guaranteed pins, if `granted` are granted
     /// and one of them is a new one of `slot`.
-    fn is_safe(&self, all: u32, granted: u32, slot: u32) -> bool {
+    fn is_safe(&self, guaranteed: &Guaranteed, granted: u32, slot: u32) -> bool {
+        let all = guaranteed.all.load(Ordering::SeqCst);
         let held = self.held.iter().enumerate().map(|(of, held)| {
             let new = u32::from(of as u32 == slot);
             held.guaranteed.load(Ordering::SeqCst) + new
@@ -245,8 +280,9 @@ impl Budget {
 
     // ---- waiting for a buffer
 
-    /// Wakes the threads that wait for a buffer, because there is an I/O that they can complete.
-    pub(crate) fn io_started(&self) {
+    /// Wakes the threads that wait for a buffer, because there is an I/O that they can complete, or
+    /// because there are more buffers.
+    pub(crate) fn look_again(&self) {
         if self.waiting.load(Ordering::SeqCst) != 0 {
             self.queue.lock().freed += 1;
             self.freed.notify_all();
@@ -272,15 +308,20 @@ impl Budget {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until a buffer is free, or has an I/O that can be completed. The caller has no staged
-    /// I/O.
+    /// Sleeps until one of the pool's present buffers is free, or has an I/O that can be completed.
+    /// The caller has no staged I/O.
     #[cold]
-    pub(crate) fn await_buffer(&self, slot: u32, descs: &[Descriptor]) -> Result<(), StorageError> {
+    pub(crate) fn await_buffer<'d>(
+        &self,
+        slot: u32,
+        present: impl Fn() -> &'d [Descriptor],
+    ) -> Result<(), StorageError> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         let mut queue = self.queue.lock();
         queue.slots.push(slot);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = loop {
+            let descs = present();
             // A thread that releases a pin after this point sees the mark.
             descs.iter().for_each(Descriptor::want_buffer);
             if descs.iter().any(is_promising) {
@@ -352,6 +393,24 @@ mod tests {
         assert!(!budget.try_grant(9));
         budget.release(0);
         assert!(budget.try_grant(9));
+    }
+
+    #[test]
+    fn a_smaller_pool_has_fewer_pins_once_they_are_given_back() {
+        let budget = Budget::new(16_384, 128);
+        assert_eq!(budget.least_buffers(), 1025);
+        assert_eq!(budget.claim(0, 5000), 4096);
+        budget.resize(2048);
+        assert_eq!(budget.claim(0, 1), 0, "1024 in all, and more are taken");
+        budget.return_spare(4096);
+        assert_eq!(budget.claim(0, 10_000), 512);
+        budget.resize(16_384);
+        assert_eq!(budget.spare.load(Ordering::Relaxed), 8192 - 512);
+        let small = Budget::new(16, 100);
+        assert_eq!(small.least_buffers(), 16);
+        assert!((0..9).all(|slot| small.try_grant(slot)) && !small.try_grant(9));
+        small.resize(32);
+        assert!((9..20).all(|slot| small.try_grant(slot)), "24 guaranteed ones by now");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::time::PoolTime;
 use super::wal_flush::WalFlush;
 use crate::error::StorageError;
 use crate::smgr::Smgr;
-use forebay_aio::sync::OnceLock;
+use forebay_aio::sync::{Mutex, OnceLock};
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct BufferPool {
     pub(crate) time: PoolTime,
     pub(crate) places: Places,
     pub(super) ghosts: Ghosts,
+    /// Held while its size changes.
+    pub(crate) resizing: Mutex<()>,
     pub(crate) cleaner_wakeup: CleanerWakeup,
     pub(crate) counters: Counters,
     pub(super) wal: OnceLock<Arc<dyn WalFlush>>,
@@ -58,36 +60,31 @@ impl BufferPool {
         smgr: Arc<Smgr>,
         checksum_failures: Arc<FailureCounts>,
     ) -> Result<Arc<Self>, StorageError> {
-        let config = PoolConfig {
-            buffers: config.buffers.max(16),
+        let temporary = smgr.is_temporary();
+        let buffers = config.buffers.max(16);
+        let mut config = PoolConfig {
+            buffers,
+            max_buffers: if temporary { buffers } else { config.max_buffers.max(buffers) },
             combine_limit: config.combine_limit.clamp(1, 128),
             write_depth: config.write_depth.max(1),
+            huge_pages: if temporary { HugePages::Off } else { config.huge_pages },
             ..config
         };
-        let temporary = smgr.is_temporary();
-        let huge_pages = if temporary { HugePages::Off } else { config.huge_pages };
-        let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, huge_pages)?;
-        if let Some(reason) = region.huge_pages_refused() {
-            tracing::info!(
-                megabytes = region.len() >> 20,
-                %reason,
-                "no huge pages for shared buffers: not enough of them are reserved \
-                 (vm.nr_hugepages)"
-            );
-        }
+        let region = map_pages(&mut config)?;
         if !temporary {
             // Few regions can be registered, and there may be many sessions.
             aio.register_memory(&region);
         }
         let core = Core::new(&config, region, &aio, &smgr, checksum_failures);
-        let places = Places::new(config.buffers);
+        let places = Places::new(buffers, config.max_buffers);
         (0..places.queue())
             .for_each(|turn| core.descs[places.in_queue(turn) as usize].enter_queue());
         Ok(Arc::new(BufferPool {
-            table: PageTable::new(config.buffers),
-            time: PoolTime::new(config.buffers),
-            ghosts: Ghosts::new(config.buffers),
+            table: PageTable::new(buffers, config.max_buffers),
+            time: PoolTime::new(buffers),
+            ghosts: Ghosts::new(buffers, config.max_buffers),
             places,
+            resizing: Mutex::new(()),
             cleaner_wakeup: CleanerWakeup::new(),
             counters: Counters::default(),
             wal: OnceLock::new(),
@@ -126,9 +123,20 @@ impl BufferPool {
         self.counters.read(self.core.budget.waits())
     }
 
-    /// Returns the number of buffers.
+    /// Returns the present number of buffers.
     pub fn buffers(&self) -> usize {
-        self.config.buffers
+        self.core.size()
+    }
+
+    /// Returns the most buffers that it may have.
+    pub fn max_buffers(&self) -> usize {
+        self.config.max_buffers
+    }
+
+    /// Returns the fewest buffers that it may have. Whether its pins are counted depends on its
+    /// first size, and does not change.
+    pub fn min_buffers(&self) -> usize {
+        self.core.budget.least_buffers().min(self.config.buffers)
     }
 
     /// Whether pages have checksums.
@@ -206,6 +214,33 @@ impl BufferPool {
     }
 }
 
+/// Maps the memory of a pool. Reserved huge pages are of the size that they are asked for at the
+/// start, so a pool with them does not grow.
+fn map_pages(config: &mut PoolConfig) -> Result<Arc<Region>, StorageError> {
+    let (first, most) = (config.buffers * BLOCK_SIZE, config.max_buffers * BLOCK_SIZE);
+    let grows = most > first && config.huge_pages != HugePages::On;
+    if !grows || config.huge_pages == HugePages::Try {
+        let region = Region::with_huge_pages(first, config.huge_pages)?;
+        if let Some(reason) = region.huge_pages_refused() {
+            tracing::info!(
+                megabytes = region.len() >> 20,
+                %reason,
+                "no huge pages for shared buffers: not enough of them are reserved \
+                 (vm.nr_hugepages)"
+            );
+        }
+        if !grows || region.uses_huge_pages() {
+            config.max_buffers = config.buffers;
+            return Ok(region);
+        }
+    }
+    Region::reserve(first, most, config.huge_pages).or_else(|error| {
+        tracing::warn!(%error, "shared buffers can't grow");
+        config.max_buffers = config.buffers;
+        Ok(Region::with_huge_pages(first, config.huge_pages)?)
+    })
+}
+
 impl Drop for BufferPool {
     fn drop(&mut self) {
         self.core.abandon();
@@ -214,6 +249,6 @@ impl Drop for BufferPool {
 
 impl std::fmt::Debug for BufferPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BufferPool").field("buffers", &self.config.buffers).finish_non_exhaustive()
+        f.debug_struct("BufferPool").field("buffers", &self.buffers()).finish_non_exhaustive()
     }
 }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 pub struct PoolConfig {
     /// The number of 8 kB buffers; at least 16.
     pub buffers: usize,
+    /// The most buffers that [`BufferPool::resize`](crate::BufferPool::resize) may give it later.
+    /// Addresses are reserved for them. 0: as many as it has.
+    pub max_buffers: usize,
     /// Blocks in one read or write, 1 to 128 (io_combine_limit).
     pub combine_limit: u32,
     /// Whether page checksums are set and verified.
@@ -25,6 +28,7 @@ impl Default for PoolConfig {
     fn default() -> Self {
         PoolConfig {
             buffers: 16_384,
+            max_buffers: 0,
             combine_limit: 16,
             checksums: true,
             huge_pages: HugePages::Try,

@@ -6,6 +6,7 @@ use super::config::PoolConfig;
 use super::damage::FailureCounts;
 use super::desc::{BUFFER_WANTED, CLEANUP_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use super::parking::Parking;
+use super::slab::Slab;
 use crate::smgr::{Smgr, SyncQueue, WrittenPages};
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
@@ -17,7 +18,10 @@ use std::sync::{Arc, Weak};
 
 /// The part of the pool that completions use. It lives as long as any I/O or pin needs it.
 pub(crate) struct Core {
-    pub(crate) descs: Box<[Descriptor]>,
+    /// Of all buffers that the pool has ever had.
+    pub(crate) descs: Slab<Descriptor>,
+    /// So many of them are in use. The others are retired: pinned, without a tag.
+    size: AtomicUsize,
     pub(crate) region: Arc<Region>,
     pub(crate) parking: Parking,
     pub(super) cleanup: CleanupWaiters,
@@ -49,7 +53,8 @@ impl Core {
         let slots = aio.max_backends();
         let owner = smgr.owner();
         Arc::new(Core {
-            descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
+            descs: Slab::new(config.max_buffers, config.buffers, |_| Descriptor::new()),
+            size: AtomicUsize::new(config.buffers),
             region,
             parking: Parking::new(),
             cleanup: CleanupWaiters::default(),
@@ -68,6 +73,23 @@ impl Core {
         })
     }
 
+    /// Returns the number of buffers in use.
+    pub(crate) fn size(&self) -> usize {
+        self.size.load(Ordering::SeqCst)
+    }
+
+    /// Says that so many buffers are in use. The others are retired.
+    pub(crate) fn set_size(&self, buffers: usize) {
+        self.size.store(buffers, Ordering::SeqCst);
+    }
+
+    /// Returns the descriptors of the buffers in use.
+    pub(crate) fn present(&self) -> &[Descriptor] {
+        // The size first: there may be more descriptors a moment later, but never fewer.
+        let size = self.size();
+        &self.descs[..size]
+    }
+
     /// Publishes the wait reference of an I/O that was started on a buffer.
     pub(crate) fn io_started(&self, buf: u32, round: u32, wait: WaitRef) {
         let desc = &self.descs[buf as usize];
@@ -78,7 +100,7 @@ impl Core {
             // The waiter completes the I/O, whose issuer may be busy or gone.
             self.cleanup.notify(buf);
         }
-        self.budget.io_started();
+        self.budget.look_again();
     }
 
     /// Returns the address of a buffer's page.
@@ -163,7 +185,7 @@ impl Core {
     pub(super) fn abandon(self: &Arc<Self>) {
         self.orphans.store(1, Ordering::SeqCst);
         self.abandoned.store(Arc::into_raw(Arc::clone(self)).cast_mut(), Ordering::SeqCst);
-        for desc in &self.descs {
+        for desc in self.present() {
             self.orphans.fetch_add(1, Ordering::SeqCst);
             if !desc.orphan() {
                 self.orphans.fetch_sub(1, Ordering::SeqCst);

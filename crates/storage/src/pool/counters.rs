@@ -9,6 +9,10 @@ pub struct PoolStats {
     pub allocated: u64,
     /// Buffers that were taken from the queue of new pages; the others are from the clock.
     pub from_queue: u64,
+    /// Pages that were read again and had been in the pool not long ago.
+    pub returned: u64,
+    /// Those of them that a pool larger by a tenth would probably have kept.
+    pub nearly_kept: u64,
     /// Dirty victims that a search met, and whose writes it started.
     pub victims_dirty: u64,
     /// How often a backend that needed a buffer waited for a victim's write.
@@ -31,6 +35,8 @@ pub struct PoolStats {
 pub(crate) struct Counters {
     pub(crate) allocated: Counter,
     pub(crate) from_queue: Counter,
+    returned: Counter,
+    nearly_kept: Counter,
     pub(crate) victims_dirty: Counter,
     pub(crate) victims_waited: Counter,
     pub(crate) bulk_waited: Counter,
@@ -54,10 +60,21 @@ impl Counter {
 }
 
 impl Counters {
+    /// Counts a page that has a ghost: it was used so many epochs ago. Pages leave at a mean age of
+    /// `mean_age`, which grows with the pool.
+    pub(crate) fn count_ghost(&self, distance: Option<u64>, mean_age: u64) {
+        if let Some(distance) = distance {
+            self.returned.add(1);
+            self.nearly_kept.add(u64::from(distance <= mean_age + mean_age / 10 + 1));
+        }
+    }
+
     pub(crate) fn read(&self, pin_waits: u64) -> PoolStats {
         PoolStats {
             allocated: self.allocated.get(),
             from_queue: self.from_queue.get(),
+            returned: self.returned.get(),
+            nearly_kept: self.nearly_kept.get(),
             victims_dirty: self.victims_dirty.get(),
             victims_waited: self.victims_waited.get(),
             bulk_waited: self.bulk_waited.get(),

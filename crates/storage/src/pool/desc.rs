@@ -376,7 +376,15 @@ impl Descriptor {
         });
     }
 
-    /// Moves a buffer of the caller's from the clock to the queue.
+    /// Makes the descriptor of a buffer that is not in use yet: pinned once, without a tag. So are
+    /// those that a smaller pool has given up.
+    pub(crate) fn retired() -> Self {
+        let desc = Descriptor::new();
+        desc.state.store(REF_ONE, Ordering::SeqCst);
+        desc
+    }
+
+    /// Moves a buffer from the clock to the queue.
     pub(crate) fn enter_queue(&self) {
         self.update(|s| Class::Queued(AccessKind::Normal).put(s));
     }

@@ -50,7 +50,7 @@ impl BufferPool {
     /// From so many pages on, a walk through all buffers is cheaper than look-ups. A walk's step
     /// costs far less than a look-up.
     fn walk_from(&self) -> u32 {
-        (self.config.buffers / 32).max(8) as u32
+        (self.buffers() / 32).max(8) as u32
     }
 
     /// Forgets the pages of a database that is dropped, and closes its files. Nobody uses them any

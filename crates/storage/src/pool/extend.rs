@@ -35,7 +35,7 @@ impl BufferPool {
     ) -> Result<Vec<Pinned>, StorageError> {
         backend.io.submit();
         let strategy = self.effective(strategy);
-        let pool = self.config.buffers;
+        let pool = self.buffers();
         let most = (pool / 8).min(strategy.most_pins(pool)).clamp(1, 1024) as u32;
         let mut grant = self.pin_grant(backend, n.clamp(1, most));
         let victims = self.zeroed_victims(backend, grant.left(), strategy)?;

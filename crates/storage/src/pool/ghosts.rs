@@ -6,12 +6,14 @@
 //!   ghost:                | fingerprint (32) | epoch of the last use (32) |    0: none
 //! ```
 //!
-//! There are four ghosts for each buffer, so they take 0.4 % of the pool's memory. A page's hash
+//! There are four ghosts for each buffer, so they take 0.4 % of the pool's memory. When the pool's
+//! size changes, their number is doubled or halved, and they are two to eight. A page's hash
 //! selects the line. Threads change lines without a lock. If two change one at the same time, a
 //! ghost is lost or there twice, which costs one read at most. The same is true if two pages have
 //! the same fingerprint.
 
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use super::slab::Slab;
+use forebay_aio::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Ghosts for each buffer.
 const FOR_EACH_BUFFER: usize = 4;
@@ -25,8 +27,44 @@ struct Line([AtomicU64; IN_A_LINE]);
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Line>() == 64);
 
+impl Line {
+    fn new() -> Line {
+        Line([(); IN_A_LINE].map(|()| AtomicU64::new(NONE)))
+    }
+
+    fn load(&self) -> [u64; IN_A_LINE] {
+        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+
+    fn store(&self, ghosts: [u64; IN_A_LINE]) {
+        for (place, ghost) in self.0.iter().zip(ghosts) {
+            place.store(ghost, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The ghosts of a pool.
-pub(crate) struct Ghosts(Box<[Line]>);
+pub(crate) struct Ghosts {
+    lines: Slab<Line>,
+    /// The number of lines in use.
+    used: AtomicUsize,
+}
+
+fn lines_for(buffers: usize) -> usize {
+    (buffers * FOR_EACH_BUFFER).div_ceil(IN_A_LINE)
+}
+
+/// Returns the newest ghosts of two lines, which may be copies of one.
+fn newest_of(a: [u64; IN_A_LINE], b: [u64; IN_A_LINE]) -> [u64; IN_A_LINE] {
+    let (mut newest, mut found) = ([NONE; IN_A_LINE], 0);
+    for ghost in a.into_iter().zip(b).flat_map(|(a, b)| [a, b]) {
+        if ghost != NONE && !newest.contains(&ghost) && found < IN_A_LINE {
+            newest[found] = ghost;
+            found += 1;
+        }
+    }
+    newest
+}
 
 /// The bits of a ghost that tell its page.
 fn fingerprint(hash: u64) -> u64 {
@@ -39,15 +77,42 @@ fn is_of(ghost: u64, hash: u64) -> bool {
 }
 
 impl Ghosts {
-    pub(crate) fn new(buffers: usize) -> Ghosts {
-        let lines = (buffers * FOR_EACH_BUFFER).div_ceil(IN_A_LINE);
-        Ghosts((0..lines).map(|_| Line([(); IN_A_LINE].map(|()| AtomicU64::new(NONE)))).collect())
+    /// Makes room for the ghosts of a pool that may grow to `most` buffers.
+    pub(crate) fn new(buffers: usize, most: usize) -> Ghosts {
+        let (used, most) = (lines_for(buffers), lines_for(most));
+        Ghosts { lines: Slab::new(most, used, |_| Line::new()), used: AtomicUsize::new(used) }
+    }
+
+    /// Follows a change of the pool's size. A line's ghosts are copied into both lines that it
+    /// becomes; of two lines that become one the newest remain.
+    pub(crate) fn resize(&self, buffers: usize) {
+        let wanted = lines_for(buffers);
+        let mut used = self.used.load(Ordering::Relaxed);
+        while used * 2 <= wanted {
+            self.lines.grow(used * 2, |_| Line::new());
+            for at in (0..used).rev() {
+                let ghosts = self.lines[at].load();
+                self.lines[2 * at + 1].store(ghosts);
+                self.lines[2 * at].store(ghosts);
+            }
+            used *= 2;
+            self.used.store(used, Ordering::Relaxed);
+        }
+        while used >= wanted * 2 && used.is_multiple_of(2) {
+            used /= 2;
+            self.used.store(used, Ordering::Relaxed);
+            for at in 0..used {
+                let [a, b] = [0, 1].map(|n| self.lines[2 * at + n].load());
+                self.lines[at].store(newest_of(a, b));
+            }
+        }
     }
 
     /// The line of a page. It depends on the bits of the hash that the fingerprint leaves out.
     fn line(&self, hash: u64) -> &[AtomicU64; IN_A_LINE] {
-        let at = (u128::from(hash >> 32) * self.0.len() as u128) >> 32;
-        &self.0[at as usize].0
+        let lines = self.used.load(Ordering::Relaxed);
+        let at = (u128::from(hash >> 32) * lines as u128) >> 32;
+        &self.lines[at as usize].0
     }
 
     /// Adds the ghost of a page that leaves, and the epoch of its last use. The oldest ghost of a
@@ -97,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_ghost_tells_the_time_since_the_last_use() {
-        let ghosts = Ghosts::new(64);
+        let ghosts = Ghosts::new(64, 64);
         assert_eq!(ghosts.elapsed(hash(1), 7), None);
         ghosts.add(hash(1), 100);
         ghosts.add(hash(2), 101);
@@ -118,8 +183,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_ghosts_go() {
         const BUFFERS: u64 = 256;
-        let ghosts = Ghosts::new(BUFFERS as usize);
-        assert_eq!(size_of_val(&*ghosts.0), BUFFERS as usize * 32);
+        let ghosts = Ghosts::new(BUFFERS as usize, 0);
+        assert_eq!(size_of_val(&*ghosts.lines), BUFFERS as usize * 32);
         let known = |n: std::ops::Range<u64>| {
             n.filter(|&n| ghosts.elapsed(hash(n), 0).is_some()).count() as u64
         };
@@ -136,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_full_line_forgets_its_oldest_ghost() {
-        let ghosts = Ghosts::new(2);
-        assert_eq!(ghosts.0.len(), 1);
+        let ghosts = Ghosts::new(2, 2);
+        assert_eq!(ghosts.lines.len(), 1);
         (0..9).for_each(|n| ghosts.add(hash(n), 0));
         assert_eq!(ghosts.elapsed(hash(0), 0), None);
         assert!((1..9).all(|n| ghosts.elapsed(hash(n), 0).is_some()));
@@ -145,5 +210,22 @@ mod tests {
         ghosts.forget(hash(4));
         ghosts.add(hash(20), 0);
         assert!([1, 2, 3, 5, 6, 7, 8, 20].iter().all(|&n| ghosts.elapsed(hash(n), 0).is_some()));
+    }
+
+    #[test]
+    fn ghosts_outlast_changes_of_the_size() {
+        let ghosts = Ghosts::new(256, 4096);
+        let known = |n: u64| (0..n).filter(|&n| ghosts.elapsed(hash(n), 9) == Some(9)).count();
+        (0..512).for_each(|n| ghosts.add(hash(n), 0));
+        let all = known(512);
+        assert!(all > 500, "{all}");
+        ghosts.resize(300);
+        assert_eq!((ghosts.lines.len(), known(512)), (128, all), "too little has changed");
+        ghosts.resize(4096);
+        assert_eq!((ghosts.lines.len(), known(512)), (2048, all));
+        ghosts.resize(1024);
+        assert_eq!((ghosts.used.load(Ordering::Relaxed), known(512)), (512, all));
+        ghosts.resize(16);
+        assert!(known(512) >= 32, "{}", known(512));
     }
 }

@@ -93,8 +93,7 @@ impl BufferPool {
 
     /// Looks at each buffer, in order.
     pub fn inspect(&self) -> impl Iterator<Item = BufferInfo> + '_ {
-        (0..self.core.descs.len() as u32)
-            .map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
+        (0..self.buffers() as u32).map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
     }
 
     fn page_in(&self, buf: u32) -> Option<BufferPage> {
@@ -119,7 +118,7 @@ impl BufferPool {
     }
 
     fn states(&self) -> impl Iterator<Item = u64> + '_ {
-        self.core.descs.iter().map(Descriptor::load)
+        self.core.present().iter().map(Descriptor::load)
     }
 
     /// Returns totals of the pool.
@@ -162,7 +161,7 @@ impl BufferPool {
         all.sort_unstable();
         !on_clock.iter().any(is_queued)
             && in_queue.iter().all(is_queued)
-            && all.into_iter().eq(0..self.core.descs.len() as u32)
+            && all.into_iter().eq(0..self.buffers() as u32)
     }
 
     /// Computes the checksum of every valid page in memory. If the page is clean, compares it with

@@ -4,6 +4,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `sizes` | what a change of the pool's size does to its parts |
 //! | `inspect` | the contents of the buffers, and verifying the pages in memory |
 //! | `readback` | making writes durable, and reading them back |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
@@ -39,6 +40,7 @@
 //! | `cleanup_waiters` | [`Latch`]; who waits for the cleanup lock of a page |
 //! | `parking` | where threads sleep until a buffer changes |
 //! | `desc` | a buffer's descriptor: state word, tag, pins, I/O in progress |
+//! | `slab` | [`Slab`](slab::Slab): an array that grows in place |
 //! | `newcomer` | which page gives way to which |
 //! | `usage` | the class of a buffer and the epoch of its last use, in its state word |
 //! | `trace_format` | [`TraceReader`], [`PageReference`]: a trace in a file |
@@ -71,6 +73,8 @@ mod prefetch;
 mod read;
 mod readback;
 mod run;
+mod sizes;
+mod slab;
 mod strategy;
 mod table;
 mod time;

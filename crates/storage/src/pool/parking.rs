@@ -7,7 +7,7 @@
 
 use super::desc::{Descriptor, WAITERS};
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::{Condvar, Instant, Mutex};
 
 const LOTS: usize = 64;
 
@@ -43,6 +43,29 @@ impl Parking {
                 return;
             }
             lot.woken.wait(&mut guard);
+        }
+    }
+
+    /// As [`Self::sleep_until`], but only up to a point in time. Returns whether `ready` holds.
+    pub(crate) fn sleep_until_time(
+        &self,
+        buf: u32,
+        desc: &Descriptor,
+        ready: impl Fn() -> bool,
+        until: Instant,
+    ) -> bool {
+        let lot = self.lot(buf);
+        let mut guard = lot.mutex.lock();
+        loop {
+            desc.state.fetch_or(WAITERS, Ordering::SeqCst);
+            if ready() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            lot.woken.wait_for(&mut guard, left);
         }
     }
 

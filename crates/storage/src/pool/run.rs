@@ -40,7 +40,7 @@ impl Run {
 impl BufferPool {
     /// Returns the most pages of one write.
     pub(crate) fn run_limit(&self) -> usize {
-        (self.config.combine_limit as usize).min(self.config.buffers / 4)
+        (self.config.combine_limit as usize).min(self.buffers() / 4)
     }
 
     /// Whether a block is the first of its segment. No write crosses that border.

@@ -18,9 +18,14 @@
 //! under the bucket's lock before it acts on that.
 //!
 //! Buckets change under a lock that several of them share.
+//!
+//! When the pool grows beyond twice its buckets, their number is doubled: each bucket's pages are
+//! divided among it and a new one, for all buckets of a lock at a time. Until then that lock's
+//! pages are found under the lock only. The buckets never become fewer.
 
 use super::cache_line::CacheLine;
 use super::desc::{Descriptor, NONE};
+use super::slab::Slab;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, MutexGuard};
 use forebay_format::PageTag;
@@ -50,16 +55,17 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// The page table of one pool.
 pub(crate) struct PageTable {
-    buckets: Box<[Bucket]>,
-    locks: Box<[CacheLine<Mutex<()>>]>,
+    buckets: Slab<Bucket>,
+    /// Each with the number of buckets by which its pages are placed.
+    locks: Box<[CacheLine<Mutex<usize>>]>,
 }
 
 /// A bucket, and the lock that allows changes to it.
 pub(crate) struct Locked<'a> {
     bucket: &'a Bucket,
     hash: u64,
-    descs: &'a [Descriptor],
-    _lock: MutexGuard<'a, ()>,
+    descs: &'a Slab<Descriptor>,
+    _lock: MutexGuard<'a, usize>,
 }
 
 /// Hashes a tag by multiplying and folding; neighbours fall into different buckets.
@@ -123,30 +129,120 @@ impl Bucket {
     }
 }
 
+fn buckets_for(buffers: usize) -> usize {
+    (buffers / 2).next_power_of_two()
+}
+
+/// The index of a hash's bucket among so many.
+fn place(hash: u64, buckets: usize) -> usize {
+    (hash >> 32) as usize & (buckets - 1)
+}
+
 impl PageTable {
-    pub(crate) fn new(buffers: usize) -> Self {
-        let buckets = (buffers / 2).next_power_of_two();
+    /// Makes a table for a pool that may grow to `most` buffers.
+    pub(crate) fn new(buffers: usize, most: usize) -> Self {
+        let most = buckets_for(most.max(buffers));
+        // Each lock has at least one bucket.
+        let locks = LOCKS.min(most);
+        let buckets = buckets_for(buffers).max(locks);
         PageTable {
-            buckets: (0..buckets).map(|_| Bucket::new()).collect(),
-            locks: (0..LOCKS.min(buckets)).map(|_| CacheLine(Mutex::new(()))).collect(),
+            buckets: Slab::new(most, buckets, |_| Bucket::new()),
+            locks: (0..locks).map(|_| CacheLine(Mutex::new(buckets))).collect(),
         }
     }
 
-    /// The index of the bucket for a hash.
-    fn place(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.buckets.len() - 1)
-    }
-
     /// Returns the buffer that seems to contain the page.
-    pub(crate) fn hint(&self, descs: &[Descriptor], hash: u64, tag: &PageTag) -> Option<u32> {
-        self.buckets[self.place(hash)].find(descs, hash, tag)
+    pub(crate) fn hint(&self, descs: &Slab<Descriptor>, hash: u64, tag: &PageTag) -> Option<u32> {
+        let buckets = &*self.buckets;
+        buckets[place(hash, buckets.len())].find(descs, hash, tag)
     }
 
     /// Locks the bucket of a hash.
-    pub(crate) fn lock<'a>(&'a self, descs: &'a [Descriptor], hash: u64) -> Locked<'a> {
-        let place = self.place(hash);
-        let _lock = self.locks[place % self.locks.len()].lock();
-        Locked { bucket: &self.buckets[place], hash, descs, _lock }
+    pub(crate) fn lock<'a>(&'a self, descs: &'a Slab<Descriptor>, hash: u64) -> Locked<'a> {
+        // The number of locks divides that of the buckets, so this is the bucket's lock.
+        let _lock = self.locks[place(hash, self.locks.len())].lock();
+        let bucket = &self.buckets[place(hash, *_lock)];
+        Locked { bucket, hash, descs, _lock }
+    }
+
+    /// Makes the table fit for a pool of this size. Calls must not overlap.
+    pub(crate) fn grow(&self, descs: &Slab<Descriptor>, buffers: usize) {
+        let wanted = buckets_for(buffers);
+        while self.buckets.len() < wanted {
+            let before = self.buckets.len();
+            self.double(descs, before);
+        }
+    }
+
+    fn double(&self, descs: &Slab<Descriptor>, before: usize) {
+        // Searches without a lock expect twice as many from here on.
+        self.buckets.grow(before * 2, |_| Bucket::new());
+        for (n, lock) in self.locks.iter().enumerate() {
+            let mut buckets = lock.lock();
+            for at in (n..before).step_by(self.locks.len()) {
+                self.divide(descs, at, before);
+            }
+            *buckets = before * 2;
+        }
+    }
+
+    /// Moves the pages of a bucket that belong to the new one, `by` buckets further on.
+    fn divide(&self, descs: &Slab<Descriptor>, at: usize, by: usize) {
+        let [from, to] = [at, at + by].map(|at| &self.buckets[at]);
+        for buf in from.all(descs) {
+            let hash = hash_tag(&descs[buf as usize].tag());
+            if place(hash, by * 2) != at {
+                let known = from.remove(descs, buf);
+                debug_assert!(known, "it was there");
+                to.insert(descs, hash, buf);
+            }
+        }
+    }
+}
+
+impl Bucket {
+    fn chain<'a>(&self, descs: &'a Slab<Descriptor>) -> impl Iterator<Item = u32> + use<'a> {
+        let present = |buf: u32| (buf != NONE).then_some(buf);
+        std::iter::successors(present(self.more.load(Ordering::Relaxed)), move |&buf| {
+            present(descs[buf as usize].next.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Returns the buffers of all its pages.
+    fn all(&self, descs: &Slab<Descriptor>) -> Vec<u32> {
+        let near = self.bufs.iter().map(|slot| slot.load(Ordering::Relaxed));
+        near.filter(|&buf| buf != NONE).chain(self.chain(descs)).collect()
+    }
+
+    fn insert(&self, descs: &Slab<Descriptor>, hash: u64, buf: u32) {
+        let Bucket { marks, bufs, more } = self;
+        let free = bufs.iter().position(|slot| slot.load(Ordering::Relaxed) == NONE);
+        if let Some(at) = free {
+            let (word, shift) = (&marks[at / 4], at % 4 * 16);
+            let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
+            word.store(others | mark(hash) << shift, Ordering::Release);
+            bufs[at].store(buf, Ordering::Release);
+            return;
+        }
+        descs[buf as usize].next.store(more.load(Ordering::Relaxed), Ordering::Release);
+        more.store(buf, Ordering::Release);
+    }
+
+    /// Removes a buffer. Returns false if it is not there.
+    fn remove(&self, descs: &Slab<Descriptor>, buf: u32) -> bool {
+        if let Some(slot) = self.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf) {
+            slot.store(NONE, Ordering::Release);
+            return true;
+        }
+        let next = &descs[buf as usize].next;
+        let mut links =
+            std::iter::once(&self.more).chain(self.chain(descs).map(|at| &descs[at as usize].next));
+        match links.find(|link| link.load(Ordering::Relaxed) == buf) {
+            // The removed buffer keeps its link, so that a search that has reached it can go on.
+            Some(link) => link.store(next.load(Ordering::Relaxed), Ordering::Release),
+            None => return false,
+        }
+        true
     }
 }
 
@@ -155,47 +251,18 @@ impl Locked<'_> {
     pub(crate) fn find(&self, tag: &PageTag) -> Option<u32> {
         let found = self.bucket.find(self.descs, self.hash, tag);
         // The chain may be longer than a search without a lock follows.
-        found.or_else(|| self.chain().find(|&buf| self.descs[buf as usize].has_tag(tag)))
-    }
-
-    fn chain(&self) -> impl Iterator<Item = u32> + '_ {
-        let present = |buf: u32| (buf != NONE).then_some(buf);
-        std::iter::successors(present(self.bucket.more.load(Ordering::Relaxed)), move |&buf| {
-            present(self.descs[buf as usize].next.load(Ordering::Relaxed))
-        })
+        let mut chain = self.bucket.chain(self.descs);
+        found.or_else(|| chain.find(|&buf| self.descs[buf as usize].has_tag(tag)))
     }
 
     /// Adds a buffer, whose tag is set. The table does not contain its page.
     pub(crate) fn insert(&self, buf: u32) {
-        let Bucket { marks, bufs, more } = self.bucket;
-        let free = bufs.iter().position(|slot| slot.load(Ordering::Relaxed) == NONE);
-        if let Some(at) = free {
-            let (word, shift) = (&marks[at / 4], at % 4 * 16);
-            let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
-            word.store(others | mark(self.hash) << shift, Ordering::Release);
-            bufs[at].store(buf, Ordering::Release);
-            return;
-        }
-        self.descs[buf as usize].next.store(more.load(Ordering::Relaxed), Ordering::Release);
-        more.store(buf, Ordering::Release);
+        self.bucket.insert(self.descs, self.hash, buf);
     }
 
     /// Removes a buffer. Returns false if it is not there.
     pub(crate) fn remove(&self, buf: u32) -> bool {
-        if let Some(slot) = self.bucket.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf)
-        {
-            slot.store(NONE, Ordering::Release);
-            return true;
-        }
-        let next = &self.descs[buf as usize].next;
-        let mut links = std::iter::once(&self.bucket.more)
-            .chain(self.chain().map(|at| &self.descs[at as usize].next));
-        match links.find(|link| link.load(Ordering::Relaxed) == buf) {
-            // The removed buffer keeps its link, so that a search that has reached it can go on.
-            Some(link) => link.store(next.load(Ordering::Relaxed), Ordering::Release),
-            None => return false,
-        }
-        true
+        self.bucket.remove(self.descs, buf)
     }
 }
 
@@ -208,11 +275,11 @@ mod tests {
         PageTag::new(RelFileLocator::in_default(5, 16_384), Fork::Main, block)
     }
 
-    fn descs(n: usize) -> Vec<Descriptor> {
-        (0..n).map(|_| Descriptor::new()).collect()
+    fn descs(n: usize) -> Slab<Descriptor> {
+        Slab::new(n, n, |_| Descriptor::new())
     }
 
-    fn insert(table: &PageTable, descs: &[Descriptor], buf: u32, tag: &PageTag, hash: u64) {
+    fn insert(table: &PageTable, descs: &Slab<Descriptor>, buf: u32, tag: &PageTag, hash: u64) {
         assert!(descs[buf as usize].claim_for_test());
         descs[buf as usize].set_tag(tag);
         table.lock(descs, hash).insert(buf);
@@ -220,7 +287,7 @@ mod tests {
 
     #[test]
     fn pages_are_found_until_they_are_removed() {
-        let (table, descs) = (PageTable::new(64), descs(64));
+        let (table, descs) = (PageTable::new(64, 64), descs(64));
         for buf in 0..64 {
             insert(&table, &descs, buf, &tag(buf), hash_tag(&tag(buf)));
         }
@@ -239,7 +306,7 @@ mod tests {
     #[test]
     fn a_full_bucket_continues_in_a_chain() {
         const N: u32 = 60;
-        let (table, descs) = (PageTable::new(64), descs(64));
+        let (table, descs) = (PageTable::new(64, 64), descs(64));
         // All with the same hash.
         for buf in 0..N {
             insert(&table, &descs, buf, &tag(buf), 7);
@@ -252,5 +319,24 @@ mod tests {
             assert!(!table.lock(&descs, 7).remove(buf));
             assert_eq!(table.lock(&descs, 7).find(&tag(buf)), None);
         }
+    }
+
+    #[test]
+    fn a_growing_table_keeps_its_pages() {
+        const MOST: u32 = 8192;
+        let (table, descs) = (PageTable::new(64, MOST as usize), descs(MOST as usize));
+        for buf in 0..MOST {
+            insert(&table, &descs, buf, &tag(buf), hash_tag(&tag(buf)));
+            if buf.is_power_of_two() {
+                table.grow(&descs, buf as usize * 2);
+            }
+        }
+        assert_eq!(table.buckets.len(), MOST as usize / 2);
+        for buf in 0..MOST {
+            let hash = hash_tag(&tag(buf));
+            assert_eq!(table.hint(&descs, hash, &tag(buf)), Some(buf), "also without a lock");
+            assert!(table.lock(&descs, hash).remove(buf));
+        }
+        assert!(table.buckets.iter().all(|bucket| bucket.all(&descs).is_empty()));
     }
 }

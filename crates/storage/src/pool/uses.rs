@@ -48,7 +48,7 @@ impl BufferPool {
         let uses = std::mem::take(&mut backend.uses.waiting);
         let passed = self.time.pass_miss(uses);
         self.passed(backend, passed);
-        Miss { needed: self.time.epoch_at(passed.from + uses), now: self.time.epoch_at(passed.to) }
+        Miss { needed: passed.needed, now: passed.now }
     }
 
     /// Whether a page will probably be used before it leaves, so that it is better written later:
@@ -60,9 +60,9 @@ impl BufferPool {
     }
 
     fn passed(&self, backend: &mut Backend, passed: Passed) {
-        backend.uses.due = self.time.uses_together(passed.to);
+        backend.uses.due = passed.due;
         let now = self.time.epoch();
-        let descs = &self.core.descs;
+        let descs = self.core.present();
         let looks = passed.from / USES_FOR_A_LOOK..passed.to / USES_FOR_A_LOOK;
         for look in looks.take(descs.len()) {
             descs[(look % descs.len() as u64) as usize].keep_old(now);

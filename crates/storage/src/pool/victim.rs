@@ -126,13 +126,14 @@ impl BufferPool {
         self.counters.allocated.add(1);
         let miss = self.begin_miss(backend);
         let distance = hash.and_then(|hash| self.ghosts.elapsed(hash, miss.needed));
+        self.counters.count_ghost(distance, self.places.mean_age());
         let newcomer = Newcomer {
             access: strategy.access(),
             distance: distance.map(|distance| distance.min(OLD)),
             now: miss.now,
         };
         let Backend { io, trails, .. } = backend;
-        let mut trail = trails.of(strategy, self.config.buffers);
+        let mut trail = trails.of(strategy, self.buffers());
         if let Some(trail) = &trail
             && trail.is_nth(self.run_limit())
         {
@@ -262,7 +263,7 @@ impl BufferPool {
                 io.wait_and_keep(wait);
                 Ok(())
             }
-            None => self.core.budget.await_buffer(io.slot(), &self.core.descs),
+            None => self.core.budget.await_buffer(io.slot(), || self.core.present()),
         }
     }
 
@@ -387,10 +388,10 @@ impl BufferPool {
     /// Gives the place of an owned buffer on the clock to a page of the queue. The buffer gets that
     /// page's place.
     fn give_place(&self, owned: u32, to: Successor) {
-        if self.places.exchange((to.turn, to.buf), (to.hand, owned)) {
+        self.places.exchange((to.turn, to.buf), (to.hand, owned), || {
             self.desc(owned).enter_queue();
             self.desc(to.buf).leave_queue(to.class);
-        }
+        });
     }
 
     // ---- eviction
@@ -425,7 +426,7 @@ impl BufferPool {
 
     /// Takes a clean buffer out of the page table, if the caller's pin is the only one, and makes
     /// its page a ghost.
-    fn evict(&self, buf: u32) -> Claim {
+    pub(super) fn evict(&self, buf: u32) -> Claim {
         let desc = self.desc(buf);
         if desc.load() & TAG_VALID == 0 {
             // Only searches reach buffers without a tag. The first to pin one owns it.

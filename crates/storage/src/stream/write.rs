@@ -120,7 +120,7 @@ impl<'a> WriteStream<'a> {
     pub fn new(pool: &'a BufferPool, options: WriteOptions) -> Self {
         let combine = options.combine.clamp(1, pool.run_limit().max(1) as u32);
         // Only a part of a small pool may be locked at once.
-        let most = (pool.config.buffers / 4 / combine as usize).max(1);
+        let most = (pool.buffers() / 4 / combine as usize).max(1);
         WriteStream {
             pool,
             options: WriteOptions { depth: options.depth.clamp(1, most), combine, ..options },

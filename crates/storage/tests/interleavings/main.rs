@@ -1,6 +1,6 @@
 //! The pool's protocols in interleavings that shuttle chooses: pins and evictions, joined and
 //! failed reads, write-outs and changes, waiters for locks and buffers, extension, dropping the
-//! pool, and reading back written pages ([`readback`]).
+//! pool, reading back written pages ([`readback`]), and changing the pool's size ([`resize`]).
 //!
 //! The tests exist only in a shuttle build:
 //!
@@ -18,6 +18,7 @@
 #[path = "../shared/alone.rs"]
 mod alone;
 mod readback;
+mod resize;
 
 use std::sync::OnceLock;
 
@@ -140,6 +141,7 @@ impl Fixture {
         let smgr = Smgr::new(Arc::clone(&aio), dir.path(), config);
         let config = PoolConfig {
             buffers: BUFFERS as usize,
+            max_buffers: 64,
             combine_limit: 4,
             huge_pages: HugePages::Off,
             ..PoolConfig::default()

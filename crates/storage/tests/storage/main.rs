@@ -22,6 +22,7 @@ mod prefetch;
 mod read_policy;
 mod readback;
 mod replacement;
+mod resize;
 mod small_pools;
 mod streams;
 mod temp_relations;

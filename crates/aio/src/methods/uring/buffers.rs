@@ -8,6 +8,9 @@
 //! pinning nor accounting. If the kernel can't clone, nothing is registered: pinning a large pool
 //! in each ring would make new connections slow, and count its pages again each time.
 //!
+//! A region that may grow has numbers for all of it from the start. When its memory changes, the
+//! piece at its end is registered anew. While that happens, I/O uses what both have in common.
+//!
 //! Registering touches all pages of a region, so its memory is occupied from then on. The kernel
 //! counts locked memory for all processes of a user, unless this one has CAP_IPC_LOCK.
 //!
@@ -37,8 +40,8 @@ const PIECE: usize = 1 << 30;
 /// The ring that holds the table; the other rings clone it.
 struct Holder {
     ring: IoUring,
-    /// The size in bytes of the piece of each number; 0 if the number is free.
-    sizes: Box<[u64]>,
+    /// The size in bytes of the piece of each number; None if the number is free.
+    sizes: Box<[Option<u64>]>,
 }
 
 enum HolderState {
@@ -80,7 +83,7 @@ impl Buffers {
         match self.try_register(region) {
             Ok(()) => Registration::Registered,
             Err(refusal) => {
-                self.complain(region.len(), &refusal);
+                self.complain(region.occupied(), &refusal);
                 Registration::Refused(refusal)
             }
         }
@@ -96,41 +99,77 @@ impl Buffers {
         }
         // Checked first, because the kernel pins all pages before it counts them.
         if let Some(limit) = Limits::now().locked_memory
-            && limit < region.len() as u64
+            && limit < region.occupied() as u64
         {
-            return Err(RegistrationRefusal::LockedMemory { needed: region.len() as u64, limit });
+            let needed = region.occupied() as u64;
+            return Err(RegistrationRefusal::LockedMemory { needed, limit });
         }
         let holder = self.open(&mut state)?;
         let count = region.len().div_ceil(PIECE);
         let first = holder.place(count)?;
+        let bytes = region.occupied();
         for piece in 0..count {
-            let (from, to) = (piece * PIECE, region.len().min((piece + 1) * PIECE));
-            let vector = libc::iovec { iov_base: region.ptr(from).cast(), iov_len: to - from };
-            // SAFETY: the region stays mapped until its mark was dropped, which takes the piece out
-            // again.
-            let done = unsafe {
-                holder.ring.submitter().register_buffers_update(
-                    (first + piece) as u32,
-                    &[vector],
-                    None,
-                )
-            };
-            if let Err(e) = done {
+            if let Err(e) = holder.set(region, first, piece, bytes) {
                 holder.clear(first, piece);
-                return Err(refused(&e, region.len()));
+                return Err(refused(&e, bytes));
             }
-            holder.sizes[first + piece] = (to - from) as u64;
         }
+        region.set_registered(bytes);
         for ring in self.rings.iter().filter_map(OnceLock::get) {
-            self.give(holder, ring, region.len());
+            self.give(holder, ring, bytes);
         }
         // Published when every ring has it that can.
         if !region.mark().set(self, first as u32, count as u32) {
             self.take_out(holder, first, count);
             return Err(RegistrationRefusal::Elsewhere);
         }
-        self.bytes.fetch_add(region.len() as u64, Relaxed);
+        self.bytes.fetch_add(bytes as u64, Relaxed);
         Ok(())
+    }
+
+    /// Registers another number of a region's bytes, from its start on. If the kernel refuses more,
+    /// what was registered stays so.
+    pub(super) fn resize(&self, region: &Arc<Region>, bytes: usize) -> Registration {
+        let mut state = self.state.lock();
+        let (Some(first), HolderState::Open(holder)) = (region.mark().number(self), &mut *state)
+        else {
+            return Registration::Unused;
+        };
+        let before = region.registered();
+        if let Some(limit) = Limits::now().locked_memory
+            && limit < bytes as u64
+            && bytes > before
+        {
+            let refusal = RegistrationRefusal::LockedMemory { needed: bytes as u64, limit };
+            self.complain(bytes, &refusal);
+            return Registration::Refused(refusal);
+        }
+        // From now on I/O uses what both have in common.
+        region.set_registered(before.min(bytes));
+        let (mut now, mut failure) = (bytes, None);
+        for piece in before.min(bytes) / PIECE..before.max(bytes).div_ceil(PIECE) {
+            let Err(e) = holder.set(region, first as usize, piece, now) else { continue };
+            if bytes < before {
+                // The piece must go, if not become shorter.
+                holder.clear_piece(first as usize + piece);
+                now = now.min(piece * PIECE);
+            } else {
+                now = before.max(piece * PIECE);
+            }
+            failure = failure.or(Some(refused(&e, bytes)));
+            if bytes > before {
+                break;
+            }
+        }
+        for ring in self.rings.iter().filter_map(OnceLock::get) {
+            self.give(holder, ring, now);
+        }
+        region.set_registered(now);
+        self.bytes.fetch_add((now as u64).wrapping_sub(before as u64), Relaxed);
+        failure.map_or(Registration::Registered, |refusal| {
+            self.complain(bytes, &refusal);
+            Registration::Refused(refusal)
+        })
     }
 
     /// The holder, set up at the first call.
@@ -198,9 +237,9 @@ impl Buffers {
     /// The number of the piece that has all of `vectors`, if there is one.
     pub(super) fn number(&self, region: &Region, vectors: &[Vector]) -> Option<u16> {
         let first = region.mark().number(self)?;
-        let base = region.ptr(0) as usize;
+        let (base, registered) = (region.ptr(0) as usize, region.registered());
         let piece_of =
-            |at: usize| at.checked_sub(base).filter(|&o| o < region.len()).map(|o| o / PIECE);
+            |at: usize| at.checked_sub(base).filter(|&o| o < registered).map(|o| o / PIECE);
         let piece = piece_of(vectors.first()?.ptr() as usize)?;
         let within = |v: &Vector| {
             let from = v.ptr() as usize;
@@ -229,7 +268,8 @@ impl Buffers {
 impl Registrar for Buffers {
     fn forget(&self, number: u32, count: u32) {
         if let HolderState::Open(holder) = &mut *self.state.lock() {
-            let bytes: u64 = holder.sizes[number as usize..][..count as usize].iter().sum();
+            let pieces = &holder.sizes[number as usize..][..count as usize];
+            let bytes: u64 = pieces.iter().flatten().sum();
             self.take_out(holder, number as usize, count as usize);
             self.bytes.fetch_sub(bytes, Relaxed);
         }
@@ -243,7 +283,7 @@ impl Holder {
         // Memory is pinned only if rings can clone it: try that.
         let trial = IoUring::new(1).map_err(|e| refused(&e, 0))?;
         trial.submitter().register_buffers_clone(ring.as_raw_fd()).map_err(|e| refused(&e, 0))?;
-        Ok(Holder { ring, sizes: vec![0; PIECES].into() })
+        Ok(Holder { ring, sizes: vec![None; PIECES].into() })
     }
 
     fn has_vectored(&self) -> bool {
@@ -255,10 +295,44 @@ impl Holder {
 
     /// The first of `count` consecutive free numbers.
     fn place(&self, count: usize) -> Result<usize, RegistrationRefusal> {
-        let fits = |&first: &usize| self.sizes[first..first + count].iter().all(|&s| s == 0);
+        let fits = |&first: &usize| self.sizes[first..first + count].iter().all(Option::is_none);
         (0..=PIECES.saturating_sub(count))
             .find(|first| count <= PIECES && fits(first))
             .ok_or(RegistrationRefusal::Full { limit: PIECES })
+    }
+
+    /// Registers a piece of a region that has so many bytes, from `first` on.
+    fn set(
+        &mut self,
+        region: &Region,
+        first: usize,
+        piece: usize,
+        bytes: usize,
+    ) -> std::io::Result<()> {
+        let (at, from) = (first + piece, piece * PIECE);
+        let len = bytes.saturating_sub(from).min(PIECE);
+        if len == 0 {
+            if self.sizes[at].is_some_and(|size| size > 0) {
+                self.clear_piece(at);
+            }
+            self.sizes[at] = Some(0);
+            return Ok(());
+        }
+        if self.sizes[at] == Some(len as u64) {
+            return Ok(());
+        }
+        let vector = libc::iovec { iov_base: region.ptr(from).cast(), iov_len: len };
+        // SAFETY: the region stays mapped until its mark was dropped, which takes the piece out
+        // again.
+        unsafe { self.ring.submitter().register_buffers_update(at as u32, &[vector], None) }?;
+        self.sizes[at] = Some(len as u64);
+        Ok(())
+    }
+
+    /// Removes a piece whose number stays in use.
+    fn clear_piece(&mut self, at: usize) {
+        self.clear(at, 1);
+        self.sizes[at] = Some(0);
     }
 
     /// Removes pieces from the holder's own table.
@@ -271,7 +345,7 @@ impl Holder {
         let done =
             unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
         if done.is_ok() {
-            self.sizes[first..first + count].fill(0);
+            self.sizes[first..first + count].fill(None);
         }
     }
 }

@@ -1,0 +1,175 @@
+//! What Linux tells of memory: /proc/meminfo, the limits of control groups (versions 1 and 2), and
+//! /proc/pressure/memory. On other systems nothing is known.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::system_text;
+
+use super::target::Readings;
+
+/// Where the hierarchies of control groups usually are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Reads all. None if even the machine's memory is not told.
+pub fn read() -> Option<Readings> {
+    read_under(Path::new("/"))
+}
+
+/// The same, of files below another root.
+fn read_under(root: &Path) -> Option<Readings> {
+    let text = |path: &str| system_text(&root.join(path));
+    let meminfo = text("proc/meminfo")?;
+    let kilobytes = |name: &str| number_after(&meminfo, name).map(|n| n << 10);
+    let mut readings = Readings {
+        total: kilobytes("MemTotal:")?,
+        room: kilobytes("MemAvailable:")?,
+        stalled: text("proc/pressure/memory").and_then(|t| stalled(&t)).unwrap_or(0.0),
+    };
+    let groups = text("proc/self/cgroup").unwrap_or_default();
+    for (limit, left) in limits(root, &groups) {
+        readings.total = readings.total.min(limit);
+        readings.room = readings.room.min(left);
+    }
+    Some(readings)
+}
+
+/// The number in the line that begins with this word.
+fn number_after(text: &str, word: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(word))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// `some avg10=1.23 ...`: percent of the last ten seconds.
+fn stalled(text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+}
+
+/// The names of the files of one version.
+struct Version {
+    limit: &'static str,
+    usage: &'static str,
+    /// Fields of memory.stat: the page cache, which the kernel takes back before it kills.
+    cache: [&'static str; 2],
+}
+
+const V1: Version = Version {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    cache: ["total_inactive_file ", "total_active_file "],
+};
+const V2: Version = Version {
+    limit: "memory.max",
+    usage: "memory.current",
+    cache: ["inactive_file ", "active_file "],
+};
+
+/// The limits that the process's groups have, and what each leaves.
+fn limits(root: &Path, groups: &str) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let base = root.join(GROUPS.trim_start_matches('/'));
+        let (version, base) = if controllers.is_empty() {
+            (&V2, base)
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (&V1, base.join("memory"))
+        } else {
+            continue;
+        };
+        // In a container the group's own directory may be the top of what is seen.
+        let mut at: PathBuf = base.join(path.trim_start_matches('/'));
+        while at.starts_with(&base) {
+            found.extend(limit_of(&at, version));
+            if !at.pop() {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The limit of one group, and what it leaves. None if it has none.
+fn limit_of(group: &Path, version: &Version) -> Option<(u64, u64)> {
+    let text = |name: &str| system_text(&group.join(name));
+    let limit: u64 = text(version.limit)?.trim().parse().ok()?;
+    let usage: u64 = text(version.usage)?.trim().parse().ok()?;
+    let stat = text("memory.stat").unwrap_or_default();
+    let cache: u64 = version.cache.iter().filter_map(|name| number_after(&stat, name)).sum();
+    Some((limit, limit.saturating_sub(usage.saturating_sub(cache))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    /// A machine of 8 GB, of which 4 GB are available.
+    fn machine(files: &[(&str, &str)]) -> Option<Readings> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let memory = "MemTotal:        8388608 kB\nMemFree: 1 kB\nMemAvailable:    4194304 kB\n";
+        for (path, text) in [("proc/meminfo", memory)].iter().chain(files) {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        }
+        read_under(dir.path())
+    }
+
+    fn room(files: &[(&str, &str)]) -> (u64, u64) {
+        let found = machine(files).expect("told");
+        (found.total / MB, found.room / MB)
+    }
+
+    #[test]
+    fn the_machine_is_the_limit_without_groups() {
+        assert_eq!(room(&[]), (8192, 4096));
+        assert_eq!(room(&[("proc/self/cgroup", "damaged\n0::\n::::\n")]), (8192, 4096));
+        assert_eq!(machine(&[("proc/meminfo", "MemTotal: x kB\n")]), None);
+    }
+
+    #[test]
+    fn limits_of_version_2_count_with_those_above() {
+        let own = "sys/fs/cgroup/a/b";
+        let group = |name: &str| format!("{own}/{name}");
+        let (max, current, stat) =
+            (group("memory.max"), group("memory.current"), group("memory.stat"));
+        let files = [
+            ("proc/self/cgroup", "0::/a/b\n"),
+            (max.as_str(), "1073741824\n"),
+            (current.as_str(), "524288000\n"),
+            (stat.as_str(), "anon 1\ninactive_file 104857600\nactive_file 104857600\n"),
+        ];
+        assert_eq!(room(&files), (1024, 1024 - 500 + 200));
+        let above = [
+            ("sys/fs/cgroup/a/memory.max", "536870912\n"),
+            ("sys/fs/cgroup/a/memory.current", "535822336\n"),
+        ];
+        assert_eq!(room(&[&files[..], &above].concat()), (512, 1));
+        let none = [(max.as_str(), "max\n")];
+        assert_eq!(room(&[&files[..], &none].concat()), (8192, 4096));
+    }
+
+    #[test]
+    fn limits_of_version_1_are_found() {
+        let files = [
+            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/outer/own\n0::/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1048576000\n"),
+            ("sys/fs/cgroup/memory/memory.stat", "cache 5\ntotal_inactive_file 1048576\n"),
+        ];
+        assert_eq!(room(&files), (2048, 2048 - 1000 + 1), "of the top, as in a container");
+        let unlimited = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(room(&[&files[..], &[unlimited]].concat()), (8192, 4096));
+    }
+
+    #[test]
+    fn stalls_are_read() {
+        let pressure = "some avg10=12.50 avg60=1.00 avg300=0.00 total=9\nfull avg10=1.00\n";
+        let found = machine(&[("proc/pressure/memory", pressure)]).expect("told");
+        assert!((found.stalled - 12.5).abs() < 1e-9);
+        assert!(machine(&[]).is_some_and(|found| found.stalled == 0.0));
+    }
+}

@@ -1,0 +1,190 @@
+//! The size of the buffer pool (shared_buffers), which a thread changes while the engine runs: to a
+//! number of blocks, or as the machine's memory allows.
+//!
+//! - `state`: what the thread shares with others
+//! - `target`: which size the pool should have
+//! - `size`: a size, as it is said
+//! - `machine`: what the system tells of memory
+//!
+//! A size that can't be had (buffers in use, no memory) is tried again now and then. The log tells
+//! it once.
+
+mod machine;
+mod size;
+pub(crate) mod state;
+mod target;
+
+use std::sync::Arc;
+
+use forebay_aio::BackendType;
+use forebay_aio::sync::thread::{self, JoinHandle};
+use forebay_aio::sync::{Duration, Instant};
+use forebay_storage::{Backend, ResizeStop, Resized};
+
+use crate::config::{Background, EngineConfig};
+use crate::core::Core;
+use crate::error::EngineError;
+
+pub use size::PoolSize;
+use size::{blocks, bytes};
+
+/// How long a shrink waits for buffers in use. A stop of the engine waits as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long until a size is tried again that could not be had.
+const RETRY: Duration = Duration::from_secs(10);
+/// How often the machine's memory is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// The largest bound that is chosen by itself: io_uring can register a terabyte.
+const LARGEST: u64 = 1 << 39;
+
+/// The most blocks that the pool of an engine may ever have, if its configuration does not say it:
+/// seven eighths of the memory that the process may use.
+pub(crate) fn bound(config: &EngineConfig) -> usize {
+    let memory = || machine::read().map_or(0, |memory| memory.total / 8 * 7).min(LARGEST);
+    config.shared_buffers_max.unwrap_or_else(|| blocks(memory())).max(config.shared_buffers)
+}
+
+impl Core {
+    /// Starts the thread. None: the engine has no threads.
+    pub(crate) fn start_sizing(self: &Arc<Core>) -> Result<Option<JoinHandle<()>>, EngineError> {
+        if self.config.background == Background::Stepped {
+            return Ok(None);
+        }
+        let core = Arc::clone(self);
+        let name = "poolsizer";
+        let started = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || core.fatal.watch(name, || run(&core)));
+        let handle = started.map_err(|error| {
+            EngineError::statement("53000", format!("could not start {name}: {error}"))
+        })?;
+        Ok(Some(handle))
+    }
+
+    /// Gives the pool another number of blocks. The result says how far that came.
+    fn resize_pool(
+        &self,
+        backend: &mut Backend,
+        blocks: usize,
+        patience: Duration,
+    ) -> Result<Resized, EngineError> {
+        self.sizing.note(|done| done.target = Some(blocks));
+        let resized = self.pool.resize(backend, blocks, patience);
+        if resized.buffers != resized.from {
+            self.sizing.note(|done| done.resizes += 1);
+        }
+        // A failed sync or a stopped log must not go unnoticed.
+        if let Some(ResizeStop::Failed(error)) = &resized.stopped
+            && error.is_fatal()
+        {
+            return Err(self.fatal.check(error.clone().into()));
+        }
+        Ok(resized)
+    }
+}
+
+/// A size that was said since the last step, for engines without threads.
+pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
+    if let Some(PoolSize::Blocks(blocks)) = core.sizing.take_change() {
+        core.resize_pool(backend, blocks, Duration::ZERO)?;
+    }
+    Ok(())
+}
+
+fn run(core: &Core) {
+    let mut sizer = Sizer::default();
+    let mut time = None;
+    while core.sizing.rest(time) && !core.fatal.has_stopped() {
+        let news = core.sizing.take_change();
+        time = match core.sizing.wanted() {
+            None => None,
+            Some(PoolSize::Blocks(blocks)) => sizer.set(core, blocks, news.is_some()),
+            Some(PoolSize::Automatic) => {
+                sizer.follow(core);
+                Some(LOOK)
+            }
+        };
+    }
+}
+
+/// What the thread remembers.
+#[derive(Default)]
+struct Sizer {
+    /// When memory was short last.
+    short: Option<Instant>,
+    /// The size that the log told last.
+    told: usize,
+}
+
+impl Sizer {
+    /// Gives the pool this size. Returns when that is to be tried again.
+    fn set(&mut self, core: &Core, blocks: usize, is_news: bool) -> Option<Duration> {
+        if core.pool.buffers() == blocks {
+            return None;
+        }
+        let resized = resize(core, blocks)?;
+        if resized.buffers != resized.from {
+            tell(&resized);
+        }
+        let stop = resized.stopped?;
+        if is_news {
+            let (size, wanted) = (megabytes(resized.buffers), megabytes(blocks));
+            tracing::warn!("shared_buffers is {size} MB instead of {wanted} MB: {stop}");
+        }
+        // Bounds stay as they are.
+        (!matches!(stop, ResizeStop::Bounds { .. })).then_some(RETRY)
+    }
+
+    /// Looks at the machine's memory, and gives the pool the size that fits.
+    fn follow(&mut self, core: &Core) {
+        let Some(memory) = machine::read() else { return };
+        if memory.is_short() {
+            self.short = Some(Instant::now());
+            core.sizing.note(|done| done.shortages += 1);
+        }
+        let calm = self.short.map_or(Duration::MAX, |since| since.elapsed());
+        let present = core.pool.buffers();
+        let bounds = (bytes(core.pool.min_buffers()), bytes(core.pool.max_buffers()));
+        // The thread has the size in steps, but a pool may begin between them.
+        let wanted = blocks(target::target(&memory, bytes(present), bounds, calm));
+        if wanted == present {
+            core.sizing.note(|done| done.target = Some(present));
+            return;
+        }
+        let Some(resized) = resize(core, wanted) else { return };
+        if self.told == 0 {
+            self.told = resized.from;
+        }
+        if resized.buffers.abs_diff(self.told) > self.told / 4 {
+            tell(&Resized { from: self.told, ..resized });
+            self.told = core.pool.buffers();
+        }
+    }
+}
+
+/// Changes the size with a backend of its own. None if there is none, or the engine must stop.
+fn resize(core: &Core, blocks: usize) -> Option<Resized> {
+    let io = match core.aio.backend(BackendType::BackgroundWorker) {
+        Ok(io) => io,
+        Err(error) => {
+            tracing::warn!("the size of shared buffers is not changed: {error}");
+            return None;
+        }
+    };
+    match core.resize_pool(&mut Backend::new(io), blocks, PATIENCE) {
+        Ok(resized) => Some(resized),
+        Err(error) => {
+            tracing::error!("the size of shared buffers is not changed: {error}");
+            None
+        }
+    }
+}
+
+fn megabytes(blocks: usize) -> f64 {
+    bytes(blocks) as f64 / f64::from(1 << 20)
+}
+
+fn tell(resized: &Resized) {
+    let [from, to] = [resized.from, resized.buffers].map(megabytes);
+    tracing::info!("shared buffers were resized from {from} MB to {to} MB");
+}

@@ -1,0 +1,338 @@
+//! Changing the pool's size: while it is idle, dirty, pinned, in I/O and in use.
+
+use crate::fixture::{Fixture, REL, Spec, change, config, each, each_faulty, stamp, tag, version};
+use forebay_aio::fault::{Effect, Ops, Rule};
+use forebay_aio::handle::Word;
+use forebay_aio::method::Method;
+use forebay_aio::sync::Duration;
+use forebay_aio::table::HandleTable;
+use forebay_aio::{
+    Aio, AioError, Errno, HugePages, PosixNamespace, Region, Registration, execute::PosixExecutor,
+};
+use forebay_format::Fork;
+use forebay_storage::{
+    Backend, BufferPool, PoolConfig, ReadStream, ResizeStop, Strategy, StreamFlags, StreamSettings,
+    WriteScope,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const MOST: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAGES: u32 = 600;
+
+/// A pool of 128 buffers that can grow, over the fixture's files.
+fn pool(fixture: &Fixture) -> Arc<BufferPool> {
+    let config = PoolConfig {
+        buffers: 128,
+        max_buffers: MOST,
+        huge_pages: HugePages::Off,
+        ..PoolConfig::default()
+    };
+    let smgr = fixture.cold().0;
+    BufferPool::new(config, Arc::clone(&fixture.aio), smgr).unwrap()
+}
+
+fn resize(pool: &BufferPool, backend: &mut Backend, buffers: usize) {
+    let from = pool.buffers();
+    let done = pool.resize(backend, buffers, PATIENCE);
+    assert!(done.stopped.is_none(), "{done:?}");
+    assert_eq!((done.from, done.buffers, pool.buffers()), (from, buffers, buffers));
+    assert!(pool.has_sound_places());
+}
+
+/// Reads the pages, each of which must have this version.
+fn read(pool: &Arc<BufferPool>, backend: &mut Backend, pages: u32, v: u64) {
+    for block in 0..pages {
+        let pin = pool.read(backend, tag(block), Strategy::Normal).unwrap();
+        assert_eq!(version(&pin.lock_shared().copy(), block), v, "block {block}");
+    }
+}
+
+fn write(pool: &Arc<BufferPool>, backend: &mut Backend, pages: u32, v: u64) {
+    for block in 0..pages {
+        let pin = pool.read(backend, tag(block), Strategy::Normal).unwrap();
+        change(&pin, |page| stamp(page, block, v));
+    }
+}
+
+fn cached(pool: &BufferPool) -> usize {
+    pool.inspect().filter(|buffer| buffer.page.is_some()).count()
+}
+
+#[test]
+fn what_a_larger_pool_has_room_for_stays_in_it() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        read(&pool, &mut backend, PAGES, 0);
+        assert_eq!(cached(&pool), 128);
+        resize(&pool, &mut backend, 2 * PAGES as usize);
+        let before = pool.stats().allocated;
+        read(&pool, &mut backend, PAGES, 0);
+        let missed = pool.stats().allocated - before;
+        assert!(missed >= u64::from(PAGES) - 128, "{missed}");
+        read(&pool, &mut backend, PAGES, 0);
+        assert_eq!(pool.stats().allocated - before, missed, "all pages are in memory");
+        assert_eq!(cached(&pool), PAGES as usize, "and the free buffers were used first");
+    });
+}
+
+#[test]
+fn a_smaller_pool_has_written_what_left_it() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, MOST);
+        for (v, size) in [(1, 700), (2, 97), (3, 2000), (4, 96), (5, MOST), (6, 128)] {
+            write(&pool, &mut backend, PAGES, v);
+            resize(&pool, &mut backend, size);
+            assert_eq!(pool.inspect().count(), size);
+            assert!(cached(&pool) <= size);
+            read(&pool, &mut backend, PAGES, v);
+        }
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0, "no buffer was lost");
+        assert_eq!(pool.summary().unused, 128);
+        assert_eq!(version(&fixture.on_disk(PAGES - 1), PAGES - 1), 6);
+    });
+}
+
+#[test]
+fn the_pool_keeps_to_its_bounds() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut backend = fixture.backend();
+    let pool = pool(&fixture);
+    for (wanted, got) in [(MOST + 1, MOST), (1, 96)] {
+        let done = pool.resize(&mut backend, wanted, PATIENCE);
+        assert_eq!(done.buffers, got);
+        let Some(ResizeStop::Bounds { first: 128, least: 96, most: MOST }) = done.stopped else {
+            panic!("{:?}", done.stopped);
+        };
+    }
+    let fixed = fixture.pool.resize(&mut backend, 129, PATIENCE);
+    assert!(matches!(fixed.stopped, Some(ResizeStop::Bounds { most: 128, .. })), "{fixed:?}");
+}
+
+#[test]
+fn a_shrink_stops_at_pinned_buffers_and_gives_back_the_others() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 2048);
+        read(&pool, &mut backend, PAGES, 0);
+        // The oldest pages are in the first buffers; those of the added ones are pinned.
+        let pins: Vec<_> = (0..PAGES)
+            .filter_map(|block| pool.lookup(&tag(block)))
+            .filter(|pin| pin.buffer() >= 1000)
+            .collect();
+        let last = pool.inspect().filter(|b| b.page.is_some()).map(|b| b.buffer).max().unwrap();
+        let pin = match pins.is_empty() {
+            true => {
+                let at = |&block: &u32| pool.lookup(&tag(block)).unwrap().buffer() == last;
+                pool.lookup(&tag((0..PAGES).find(at).unwrap())).unwrap()
+            }
+            false => pins.into_iter().last().unwrap(),
+        };
+        let done = pool.resize(&mut backend, 128, Duration::ZERO);
+        assert!(matches!(done.stopped, Some(ResizeStop::InUse { .. })), "{done:?}");
+        let in_use = pin.buffer() as usize;
+        assert!(done.buffers > in_use && done.buffers <= in_use + 512, "{done:?}, {in_use}");
+        assert!(pool.has_sound_places());
+        read(&pool, &mut backend, PAGES, 0);
+        drop(pin);
+        resize(&pool, &mut backend, 128);
+        read(&pool, &mut backend, PAGES, 0);
+    });
+}
+
+#[test]
+fn a_shrink_goes_on_when_the_last_pin_is_released() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, PAGES);
+    let pool = pool(&fixture);
+    resize(&pool, &mut backend, 1024);
+    read(&pool, &mut backend, PAGES, 0);
+    let pins: Vec<_> = (0..PAGES).filter_map(|block| pool.lookup(&tag(block))).collect();
+    thread::scope(|scope| {
+        let shrink = scope.spawn(|| resize(&pool, &mut fixture.backend(), 96));
+        drop(pins);
+        shrink.join().unwrap();
+    });
+    read(&pool, &mut backend, PAGES, 0);
+}
+
+#[test]
+fn pages_that_cannot_be_written_keep_their_buffers() {
+    each_faulty(Spec::plain(), |fixture, plan| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 2048);
+        write(&pool, &mut backend, PAGES, 1);
+        let fault = plan.add(Rule::on(Ops::WRITE).path("16384"), Effect::Fail(Errno::IO));
+        let done = pool.resize(&mut backend, 128, PATIENCE);
+        assert!(matches!(done.stopped, Some(ResizeStop::Failed(_))), "{done:?}");
+        assert!(pool.has_sound_places());
+        plan.end(fault);
+        read(&pool, &mut backend, PAGES, 1);
+        resize(&pool, &mut backend, 128);
+        read(&pool, &mut backend, PAGES, 1);
+    });
+}
+
+/// A method with a machine that has no more memory.
+struct Poor {
+    registered: Arc<AtomicU64>,
+}
+
+impl Method for Poor {
+    fn name(&self) -> &'static str {
+        "poor"
+    }
+    fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
+        for &index in staged {
+            table.begin(index);
+            table.execute(index);
+        }
+    }
+    fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
+        table.wait_change(index, seen);
+    }
+    fn occupy_memory(&self, region: &Arc<Region>, to: usize) -> Result<(), AioError> {
+        if to > 1000 * 8192 {
+            let action = "occupy I/O memory".to_owned();
+            return Err(AioError::Resource { action, errno: Errno(12) });
+        }
+        region.occupy(to)
+    }
+    fn memory_resized(&self, _region: &Arc<Region>, bytes: usize) -> Registration {
+        self.registered.store(bytes as u64, Ordering::SeqCst);
+        Registration::Unused
+    }
+}
+
+#[test]
+fn the_size_stays_if_there_is_no_memory() {
+    let registered = Arc::new(AtomicU64::new(0));
+    let poor = Poor { registered: Arc::clone(&registered) };
+    let aio = Aio::with_method(Arc::new(PosixNamespace), Arc::new(PosixExecutor), config(), |_| {
+        Ok(Box::new(poor))
+    });
+    let fixture = Fixture::on(Spec::plain(), aio.unwrap());
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, PAGES);
+    let pool = pool(&fixture);
+    resize(&pool, &mut backend, 1000);
+    write(&pool, &mut backend, PAGES, 1);
+    let done = pool.resize(&mut backend, 1001, PATIENCE);
+    assert!(matches!(done.stopped, Some(ResizeStop::Failed(_))), "{done:?}");
+    assert_eq!((done.buffers, pool.buffers()), (1000, 1000));
+    assert_eq!(registered.load(Ordering::SeqCst), 1000 * 8192);
+    read(&pool, &mut backend, PAGES, 1);
+    resize(&pool, &mut backend, 100);
+    assert_eq!(registered.load(Ordering::SeqCst), 100 * 8192);
+    read(&pool, &mut backend, PAGES, 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_is_given_back() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut backend = fixture.backend();
+    let config = PoolConfig {
+        buffers: 2048,
+        max_buffers: 65_536,
+        huge_pages: HugePages::Off,
+        ..PoolConfig::default()
+    };
+    let smgr = fixture.cold().0;
+    let pool = BufferPool::new(config, Arc::clone(&fixture.aio), smgr).unwrap();
+    // Other tests of this process need far less.
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let small = resident();
+    resize(&pool, &mut backend, 32_768);
+    let large = resident();
+    assert!(large >= small + (200 << 20), "{small}, {large}");
+    resize(&pool, &mut backend, 2048);
+    assert!(resident() <= large - (200 << 20), "{small}, {large}, {}", resident());
+}
+
+/// Updates a relation over and over, through a stream, while the pool's size changes.
+fn work(fixture: &Fixture, pool: &Arc<BufferPool>, number: u32, ended: &AtomicBool) -> u64 {
+    let rel = forebay_format::RelFileLocator { rel: REL.rel + number, ..REL };
+    let mut backend = fixture.backend();
+    pool.smgr().create(rel, Fork::Main, false).unwrap();
+    let mut made = 0;
+    while made < PAGES {
+        let most = PAGES - made;
+        for pin in pool.extend(&mut backend, rel, Fork::Main, most, Strategy::Normal).unwrap() {
+            change(&pin, |page| stamp(page, made, 0));
+            made += 1;
+        }
+    }
+    let mut v = 0;
+    while !ended.load(Ordering::SeqCst) {
+        let mut blocks = 0..PAGES;
+        let mut stream = ReadStream::new(
+            pool,
+            rel,
+            Fork::Main,
+            move || blocks.next(),
+            StreamFlags::DEFAULT,
+            if v % 2 == 0 { Strategy::BulkRead } else { Strategy::Normal },
+            StreamSettings::new(16, 16),
+        );
+        let mut block = 0;
+        while let Some(pin) = stream.next(&mut backend).unwrap() {
+            change(&pin, |page| {
+                assert_eq!(version(page, block), v);
+                stamp(page, block, v + 1);
+            });
+            block += 1;
+        }
+        assert_eq!(block, PAGES);
+        v += 1;
+    }
+    v
+}
+
+#[test]
+fn sizes_change_under_load() {
+    each(Spec::plain(), |fixture| {
+        let pool = pool(fixture);
+        let ended = AtomicBool::new(false);
+        let rounds: Vec<u64> = thread::scope(|scope| {
+            let (pool, ended) = (&pool, &ended);
+            let workers: Vec<_> =
+                (1..=3).map(|n| scope.spawn(move || work(fixture, pool, n, ended))).collect();
+            let mut backend = fixture.backend();
+            for size in [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500] {
+                let done = pool.resize(&mut backend, size, PATIENCE);
+                assert!(done.stopped.is_none(), "{done:?}");
+            }
+            ended.store(true, Ordering::SeqCst);
+            workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+        });
+        assert!(pool.has_sound_places());
+        let mut backend = fixture.backend();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
+        for (number, v) in (1..).zip(rounds) {
+            for block in 0..PAGES {
+                let rel = forebay_format::RelFileLocator { rel: REL.rel + number, ..REL };
+                let page = forebay_format::PageTag::new(rel, Fork::Main, block);
+                let pin = pool.read(&mut backend, page, Strategy::Normal).unwrap();
+                assert_eq!(version(&pin.lock_shared().copy(), block), v);
+            }
+        }
+    });
+}
