@@ -64,7 +64,8 @@ named_enum! {
     }
 }
 
-/// What an engine is opened with. `default()` has PostgreSQL's defaults, but for [`IoMethod::Auto`].
+/// What an engine is opened with. `default()` has PostgreSQL's defaults, but for
+/// [`IoMethod::Auto`].
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Blocks of the buffer pool.

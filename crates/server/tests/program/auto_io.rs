@@ -1,5 +1,5 @@
-//! io_method and io_direct at auto, on machines that lack what they are for. In each case the server
-//! starts, a table is filled and read, and it stops cleanly.
+//! io_method and io_direct at auto, on machines that lack what they are for. In each case the
+//! server starts, a table is filled and read, and it stops cleanly.
 
 use super::harness::{Mount, Server, failure, refused, refused_by, value};
 use forebay_testkit::free_port;
