@@ -360,7 +360,7 @@ mod tests {
             let config = engine_config(&ServerSettings::load(dir.path(), &[]).expect("loads"));
             (config.io_method, config.io_direct)
         };
-        assert_eq!(io("max_connections = 5\n"), (IoMethod::Auto, IoDirectSetting::Auto));
+        assert_eq!(io("max_connections = 5\n"), (IoMethod::Auto, IoDirect::NONE.into()));
         let wal = IoDirect { wal: true, ..IoDirect::NONE };
         let conf = "io_method = worker\ndebug_io_direct = 'wal'\n";
         assert_eq!(io(conf), (IoMethod::Worker, wal.into()));
