@@ -112,7 +112,7 @@ impl Session {
 }
 
 /// An index with its table.
-type IndexOfTable = (Arc<Table>, Arc<TableIndex>);
+pub(super) type IndexOfTable = (Arc<Table>, Arc<TableIndex>);
 
 /// An index with its table. None: a DROP INDEX CONCURRENTLY has left it dead, or both are gone.
 pub(super) fn index_of(

@@ -12,7 +12,7 @@ use forebay_storage::{
 use forebay_txn::locks::LockMode;
 use forebay_types::Oid;
 
-use super::index_checks::index_of;
+use super::index_checks::{IndexOfTable, index_of};
 use super::state::Session;
 use super::temp_tables::owner_number;
 use crate::core::InDatabase;
@@ -65,12 +65,7 @@ impl Session {
         forks: &[Fork],
     ) -> Result<Option<u64>, EngineError> {
         self.call(|session, core| {
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            let Some(class) = reader.class(oid)?.filter(|class| class.kind == b'i') else {
-                return Ok(None);
-            };
-            let Some((table, index)) = index_of(&mut reader, &class)? else { return Ok(None) };
+            let Some((table, index)) = session.index_by_oid(core, oid)? else { return Ok(None) };
             let pool = session.pool_to_look(core, &table)?;
             let of = (table.temp, index.locator);
             let mut blocks = 0;
@@ -136,22 +131,36 @@ impl Session {
         })
     }
 
-    /// The same for an index.
+    /// The same for an index. None if no index of a table has this OID.
     pub fn prewarm_index(
         &mut self,
         oid: Oid,
         mode: PrewarmMode,
         fork: Fork,
         blocks: BlockRange,
-    ) -> Result<u64, EngineError> {
+    ) -> Result<Option<u64>, EngineError> {
         self.call(|session, core| {
-            let (table, _) = session.find_index(core, oid)?;
+            let Some((table, _)) = session.index_by_oid(core, oid)? else { return Ok(None) };
             let pool = session.pool_of(core, &table)?;
             session.lock_table(core, &table, LockMode::AccessShare)?;
             // It may have been dropped or rebuilt meanwhile.
-            let (table, index) = session.find_index(core, oid)?;
-            session.load_range(&pool, (table.temp, index.locator), mode, fork, blocks)
+            let Some((table, index)) = session.index_by_oid(core, oid)? else { return Ok(None) };
+            session.load_range(&pool, (table.temp, index.locator), mode, fork, blocks).map(Some)
         })
+    }
+
+    /// An index with its table. None if no index of a table has this OID.
+    fn index_by_oid(
+        &mut self,
+        core: &InDatabase,
+        oid: Oid,
+    ) -> Result<Option<IndexOfTable>, EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        match reader.class(oid)?.filter(|class| class.kind == b'i') {
+            Some(class) => index_of(&mut reader, &class),
+            None => Ok(None),
+        }
     }
 
     /// Loads blocks of a fork of a locked relation into memory.

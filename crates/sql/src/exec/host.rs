@@ -75,6 +75,11 @@ struct Roles {
     superuser: bool,
 }
 
+/// There is no relation with this OID.
+pub fn not_open(oid: u32) -> SqlError {
+    SqlError::new(state::INTERNAL_ERROR, format!("could not open relation with OID {oid}"))
+}
+
 impl Host {
     /// A host over an engine session.
     pub fn new(session: Option<Session>, settings: Box<dyn Settings>, identity: Identity) -> Host {
@@ -368,9 +373,7 @@ impl Host {
 
     /// The table with that OID, or PostgreSQL's error.
     pub fn open_by_oid(&mut self, oid: u32) -> Result<Arc<Table>> {
-        self.table_by_oid(oid)?.ok_or_else(|| {
-            SqlError::new(state::INTERNAL_ERROR, format!("could not open relation with OID {oid}"))
-        })
+        self.table_by_oid(oid)?.ok_or_else(|| not_open(oid))
     }
 
     /// The OID of the relation that a text names, perhaps with a schema and quotes.
