@@ -175,12 +175,15 @@ fn no_memory_may_be_locked() {
     // Root may lock what it likes.
     let nobody = 65534;
     let root = folder.path().metadata().expect("is there").uid() == 0;
-    let as_nobody = format!("setpriv --reuid={nobody} --regid={nobody} --clear-groups ");
-    let become_nobody = if root { as_nobody.as_str() } else { "" };
-    if root {
+    let run = if root {
         chown(folder.path(), Some(nobody), Some(nobody)).expect("given away");
-    }
-    let limited = format!("ulimit -l 0 && exec {become_nobody}\"$0\" \"$@\"");
+        // The program may be where nobody else can look.
+        let as_nobody = format!("setpriv --reuid={nobody} --regid={nobody} --clear-groups");
+        format!("exec 3< \"$0\" && exec {as_nobody} /proc/self/fd/3 \"$@\"")
+    } else {
+        "exec \"$0\" \"$@\"".to_owned()
+    };
+    let limited = format!("ulimit -l 0 && {run}");
     let server = Server::under(folder, &["sh", "-c", &limited], DIRECT);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid()));
     let limits = limits.expect("it runs");
