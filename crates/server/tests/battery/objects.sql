@@ -357,7 +357,7 @@ alter database nosuch is_template false
 alter database x9 set work_mem = '3MB'
 alter database x9 set work_mem = 'nonsense'
 alter database x9 set nonsense = 3
-alter database x9 set shared_buffers = '1GB'
+alter database x9 set max_connections = 5
 alter database nosuch set work_mem = '3MB'
 alter database x9 reset work_mem
 alter database x9 reset nonsense
