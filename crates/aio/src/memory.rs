@@ -28,6 +28,7 @@ pub struct Region {
     /// The bytes from the start on that have memory, or may get it at any access.
     occupied: AtomicUsize,
     /// The bytes from the start on that a method has registered.
+    #[cfg(target_os = "linux")]
     registered: AtomicUsize,
     huge: Result<bool, Errno>,
     mark: Mark,
@@ -74,6 +75,7 @@ impl Region {
             ptr,
             len,
             occupied: AtomicUsize::new(occupied),
+            #[cfg(target_os = "linux")]
             registered: AtomicUsize::new(0),
             huge,
             mark: Mark::default(),

@@ -167,9 +167,15 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     Ok(Mapped { ptr, len, huge: got })
 }
 
+/// No swap space is set aside for the memory. Other systems do that by default.
+#[cfg(target_os = "linux")]
+const UNRESERVED: i32 = libc::MAP_NORESERVE;
+#[cfg(not(target_os = "linux"))]
+const UNRESERVED: i32 = 0;
+
 /// Reserves addresses for memory that is provided later.
 pub(crate) fn reserve_memory(len: usize, large_pages: bool) -> Result<Mapped, Errno> {
-    let ptr = map(len, libc::MAP_NORESERVE)?;
+    let ptr = map(len, UNRESERVED)?;
     #[cfg(target_os = "linux")]
     if large_pages {
         // SAFETY: the range was just mapped; the advice does not change its contents.
