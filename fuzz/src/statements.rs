@@ -2,7 +2,7 @@
 //! they are, parsing and planning them gives a result or an error, within the stack of a thread,
 //! and the next statement works.
 
-use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod};
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod};
 use forebay_sql::{
     Connection, Identity, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError,
     TransactionModes,
@@ -195,11 +195,7 @@ fn engine() -> &'static Arc<Engine> {
         let dir = std::env::temp_dir().join(format!("forebay-fuzz-{}", std::process::id()));
         let options = InitOptions { sync: false, ..InitOptions::default() };
         Engine::init(&dir, &options).expect("init");
-        let config = EngineConfig {
-            io_method: IoMethod::Sync,
-            io_direct: IoDirect::NONE.into(),
-            ..EngineConfig::default()
-        };
+        let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
         Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
     });
     &ENGINE

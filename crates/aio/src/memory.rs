@@ -94,7 +94,7 @@ impl Region {
         let to = to.next_multiple_of(IO_ALIGN);
         assert!(from <= to && to <= self.len, "{from} to {to} of {} bytes", self.len);
         if let Err(errno) = populate_memory(self.ptr(from), to - from) {
-            // What was provided before the error.
+            // A part may have been provided before the error.
             discard_memory(self.ptr(from), to - from);
             let action = format!("occupy {} more bytes of I/O memory", to - from);
             return Err(AioError::Resource { action, errno });

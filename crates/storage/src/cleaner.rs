@@ -85,7 +85,7 @@ const FAR_AT_LEAST: f64 = 8.0 * AT_LEAST;
 #[derive(Debug, Default)]
 struct Rate {
     per_second: f64,
-    /// What was counted so far.
+    /// The count at the last update.
     counted: u64,
 }
 
@@ -99,7 +99,7 @@ impl Rate {
         self.counted = counted;
     }
 
-    /// What is to be expected until the next round, and so many times over.
+    /// Returns what is expected until the next round, times the multiplier.
     fn expected(&self, options: &CleanerOptions) -> f64 {
         self.per_second * options.delay.as_secs_f64() * options.multiplier
     }

@@ -2,7 +2,7 @@
 //!
 //! Blocks come from a read stream, which reads ahead and combines neighbours. The scan of a table
 //! larger than a quarter of the pool is a bulk read: it evicts only pages that are idle, or used
-//! more rarely than its own. Such scans join each other: see `scan_place`.
+//! more rarely than its own. Such scans are synchronized: see `scan_place`.
 //!
 //! The scan copies a page under its content lock, and returns the visible tuples of the copy. So it
 //! holds no lock and no pin between calls, and may rest for as long as its reader likes. A tuple
@@ -78,11 +78,11 @@ pub struct HeapScan {
     /// Index of the tuple that [`HeapScan::next`] returns next.
     next: usize,
     blocks: BlockNumber,
-    joins: Option<Joins>,
+    synchronized: Option<Synchronized>,
 }
 
-/// How other scans join a scan.
-struct Joins {
+/// What lets other scans of a table begin where a scan is.
+struct Synchronized {
     /// Where it tells its place.
     space: Arc<RelationSpace>,
     /// Where it began.
@@ -96,8 +96,8 @@ impl Heap {
         HeapScan::begin(&self.pool, self.locator, visibility, ahead)
     }
 
-    /// Where a scan of all blocks of the table begins so that it joins those that run: their
-    /// number, and the block. It is the first one of a small table.
+    /// Returns the table's number of blocks, and the block at which a synchronized scan begins:
+    /// where another scan is, or the first block of a small table.
     pub fn scan_start(&self) -> Result<(BlockNumber, BlockNumber), AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
         let large = is_large(&self.pool, blocks);
@@ -124,8 +124,8 @@ impl HeapScan {
         Ok(HeapScan::over(pool, locator, (blocks, next_block), visibility, ahead))
     }
 
-    /// Begins a scan of a table's visible tuples that joins those that run.
-    pub fn joining(
+    /// Begins a scan of a table's visible tuples that is synchronized with others.
+    pub fn synchronized(
         heap: &Heap,
         visibility: Visibility,
         ahead: ReadAhead,
@@ -135,15 +135,15 @@ impl HeapScan {
         let next_block = Box::new(move || ranges.next());
         let of = (blocks, next_block as NextBlock);
         let scan = HeapScan::over(&heap.pool, heap.locator, of, visibility, ahead);
-        Ok(scan.joined_from(heap, start))
+        Ok(scan.synchronized_from(heap, start))
     }
 
-    /// The same scan, which began at a block and which others join, if its table is large.
+    /// The same scan, which began at `start`. If its table is large, it tells others its place.
     #[must_use]
-    pub fn joined_from(self, heap: &Heap, start: BlockNumber) -> HeapScan {
-        let joins = is_large(&heap.pool, self.blocks)
-            .then(|| Joins { space: Arc::clone(&heap.space), start });
-        HeapScan { joins, ..self }
+    pub fn synchronized_from(self, heap: &Heap, start: BlockNumber) -> HeapScan {
+        let synchronized = is_large(&heap.pool, self.blocks)
+            .then(|| Synchronized { space: Arc::clone(&heap.space), start });
+        HeapScan { synchronized, ..self }
     }
 
     /// Begins a scan of those blocks of a relation that it takes before others do.
@@ -188,7 +188,7 @@ impl HeapScan {
             visible: Vec::new(),
             next: 0,
             blocks,
-            joins: None,
+            synchronized: None,
         }
     }
 
@@ -201,7 +201,7 @@ impl HeapScan {
     /// The next page, pruned.
     fn next_pin(&mut self, backend: &mut Backend) -> Result<Option<Pinned>, AccessError> {
         let pin = self.stream.next(backend)?;
-        if let Some(Joins { space, start }) = &self.joins {
+        if let Some(Synchronized { space, start }) = &self.synchronized {
             match &pin {
                 Some(pin) => space.scans.reach(pin.tag().block),
                 None => space.scans.leave_at(*start),

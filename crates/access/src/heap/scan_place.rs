@@ -1,5 +1,5 @@
-//! Where the scans of a large table are. A scan that begins joins them there, so that both read
-//! each block once (synchronize_seqscans).
+//! Where the scans of a large table are. Another scan begins there, so that they read each block
+//! once together: PostgreSQL's synchronized scans (synchronize_seqscans).
 //!
 //! ```text
 //!   table   | ........ | a scan is here | ............ |

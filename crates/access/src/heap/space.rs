@@ -42,7 +42,7 @@ struct State {
     no_map: bool,
 }
 
-/// The list of one relation.
+/// The list of one relation, and the place of its scans.
 #[derive(Debug, Default)]
 pub struct RelationSpace {
     state: Mutex<State>,

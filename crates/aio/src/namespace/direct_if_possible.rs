@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 /// cache to verify it must not get the cache instead.
 #[derive(Default)]
 pub struct DirectIfPossible {
-    /// What was found out, by the file system's device.
+    /// Whether a file system has direct I/O, by its device.
     known: Mutex<BTreeMap<u64, bool>>,
 }
 

@@ -34,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(10);
 /// How often the machine's memory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// The largest bound that is chosen by itself: io_uring can register a terabyte.
+/// The largest bound that an engine chooses by itself: half of what can be registered with io_uring,
+/// which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
 
 /// The most blocks that the pool of an engine may ever have, if its configuration does not say it:
@@ -110,10 +111,12 @@ fn run(core: &Core) {
 /// What the thread remembers.
 #[derive(Default)]
 struct Sizer {
-    /// When memory was short last.
+    /// When memory was short last, or a size could not be had.
     short: Option<Instant>,
     /// The size that the log told last.
     told: usize,
+    /// Whether the log has told why the automatic size could not be had.
+    complained: bool,
 }
 
 impl Sizer {
@@ -122,14 +125,13 @@ impl Sizer {
         if core.pool.buffers() == blocks {
             return None;
         }
-        let resized = resize(core, blocks)?;
+        let Some(resized) = resize(core, blocks) else { return Some(RETRY) };
         if resized.buffers != resized.from {
             tell(&resized);
         }
-        let stop = resized.stopped?;
+        let stop = resized.stopped.as_ref()?;
         if is_news {
-            let (size, wanted) = (megabytes(resized.buffers), megabytes(blocks));
-            tracing::warn!("shared_buffers is {size} MB instead of {wanted} MB: {stop}");
+            complain(&resized, blocks, stop);
         }
         // Bounds stay as they are.
         (!matches!(stop, ResizeStop::Bounds { .. })).then_some(RETRY)
@@ -152,12 +154,26 @@ impl Sizer {
             return;
         }
         let Some(resized) = resize(core, wanted) else { return };
+        self.heed(&resized, wanted);
         if self.told == 0 {
             self.told = resized.from;
         }
         if resized.buffers.abs_diff(self.told) > self.told / 4 {
             tell(&Resized { from: self.told, ..resized });
             self.told = core.pool.buffers();
+        }
+    }
+
+    /// After a size that could not be had the pool does not grow for a while. The log tells why,
+    /// once.
+    fn heed(&mut self, resized: &Resized, wanted: usize) {
+        let Some(stop) = &resized.stopped else {
+            self.complained = false;
+            return;
+        };
+        self.short = Some(Instant::now());
+        if !std::mem::replace(&mut self.complained, true) {
+            complain(resized, wanted, stop);
         }
     }
 }
@@ -180,6 +196,11 @@ fn resize(core: &Core, blocks: usize) -> Option<Resized> {
     }
 }
 
+fn complain(resized: &Resized, wanted: usize, stop: &ResizeStop) {
+    let (size, wanted) = (megabytes(resized.buffers), megabytes(wanted));
+    tracing::warn!("shared_buffers is {size} MB instead of {wanted} MB: {stop}");
+}
+
 fn megabytes(blocks: usize) -> f64 {
     bytes(blocks) as f64 / f64::from(1 << 20)
 }
@@ -187,4 +208,23 @@ fn megabytes(blocks: usize) -> f64 {
 fn tell(resized: &Resized) {
     let [from, to] = [resized.from, resized.buffers].map(megabytes);
     tracing::info!("shared buffers were resized from {from} MB to {to} MB");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_size_that_could_not_be_had_the_pool_waits() {
+        let mut sizer = Sizer::default();
+        let had = Resized { from: 100, buffers: 200, stopped: None };
+        sizer.heed(&had, 200);
+        assert!(sizer.short.is_none() && !sizer.complained);
+        let stopped = Some(ResizeStop::InUse { buffers: 3 });
+        sizer.heed(&Resized { from: 200, buffers: 150, stopped }, 100);
+        assert!(sizer.short.is_some() && sizer.complained);
+        sizer.heed(&had, 200);
+        assert!(sizer.short.is_some(), "the time since then counts");
+        assert!(!sizer.complained, "the log tells the next one");
+    }
 }

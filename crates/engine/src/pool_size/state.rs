@@ -74,7 +74,7 @@ impl Sizing {
         !wanted.stopped
     }
 
-    /// What was done so far.
+    /// Returns what the thread has done.
     pub(crate) fn done(&self) -> Done {
         *self.done.lock()
     }

@@ -25,7 +25,7 @@ const STEP: u64 = 4 << 20;
 /// It grows by this much at least.
 const LEAST_GROWTH: u64 = 64 << 20;
 
-/// What is known of the machine's memory, in bytes.
+/// The machine's memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Readings {
     /// What the process may use in all: the machine's memory, or the lowest limit.

@@ -115,7 +115,7 @@ impl Session {
             let open = |oid| session.toast_table(core, oid, LockMode::AccessShare);
             let toast = table.toasting.relation.map(open).transpose()?;
             let (blocks, start) = reading.heap.scan_start()?;
-            let start = if reading.joins { start } else { 0 };
+            let start = if reading.synchronized { start } else { 0 };
             let combined = reading.combine_limit() as u32;
             let reads = session.running()?.tx.count_reads(counted(table));
             Ok(SharedScan(Arc::new(Shared {

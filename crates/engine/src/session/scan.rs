@@ -30,8 +30,8 @@ pub(super) struct Reading {
     own: Option<FullXid>,
     /// Pages are pruned of what no snapshot of this kind sees any more. None: they are not pruned.
     prune_by: Option<HorizonKind>,
-    /// Whether scans of the whole table join those that run.
-    pub(super) joins: bool,
+    /// Whether scans of the whole table begin where others of it are.
+    pub(super) synchronized: bool,
 }
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
@@ -80,8 +80,8 @@ impl Session {
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let own = self.running()?.tx.full_xid();
         let prune_by = table.is_prunable().then(|| horizon_of(table));
-        let joins = self.settings.synchronize_seqscans && !table.is_temporary();
-        Ok(Reading { heap, snapshot, ahead, own, prune_by, joins })
+        let synchronized = self.settings.synchronize_seqscans && !table.is_temporary();
+        Ok(Reading { heap, snapshot, ahead, own, prune_by, synchronized })
     }
 
     /// What the running statement sees.
@@ -162,15 +162,15 @@ impl Reading {
         core: &InDatabase,
         shared: Option<&Arc<SharedBlocks>>,
     ) -> Result<heap::HeapScan, EngineError> {
-        let Reading { heap, snapshot, ahead, own, prune_by, joins } = self;
+        let Reading { heap, snapshot, ahead, own, prune_by, synchronized } = self;
         let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
         let (pool, locator) = (&heap.pool, heap.locator);
         let scan = match shared {
-            None if joins => heap::HeapScan::joining(&heap, visibility, ahead)?,
+            None if synchronized => heap::HeapScan::synchronized(&heap, visibility, ahead)?,
             None => heap::HeapScan::begin(pool, locator, visibility, ahead)?,
             Some(blocks) => {
                 let scan = heap::HeapScan::sharing(blocks, pool, locator, visibility, ahead);
-                if joins { scan.joined_from(&heap, blocks.start()) } else { scan }
+                if synchronized { scan.synchronized_from(&heap, blocks.start()) } else { scan }
             }
         };
         Ok(match prune_by {

@@ -595,7 +595,8 @@ pub static TABLE: &[Setting] = &[
     setting("shared_buffers", Sighup, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY,
         "Sets the number of shared memory buffers used by the server.").or_word("auto", 0),
     setting("shared_buffers_max", Postmaster, int(0, INT_MAX / 2, Unit::Blocks), "0", MEMORY,
-        "Sets the most shared memory buffers that a reload can give the server; 0: by its memory."),
+        "Sets the maximum number of shared memory buffers after a reload or by auto; 0 means seven \
+         eighths of the memory."),
     setting("standard_conforming_strings", User, Bool, "on", CLIENT,
         "Causes '...' strings to treat backslashes literally.")
         .reported().checked(checks::always_on),

@@ -76,7 +76,7 @@ struct Roles {
 }
 
 /// There is no relation with this OID.
-pub fn not_open(oid: u32) -> SqlError {
+pub fn could_not_open(oid: u32) -> SqlError {
     SqlError::new(state::INTERNAL_ERROR, format!("could not open relation with OID {oid}"))
 }
 
@@ -373,7 +373,7 @@ impl Host {
 
     /// The table with that OID, or PostgreSQL's error.
     pub fn open_by_oid(&mut self, oid: u32) -> Result<Arc<Table>> {
-        self.table_by_oid(oid)?.ok_or_else(|| not_open(oid))
+        self.table_by_oid(oid)?.ok_or_else(|| could_not_open(oid))
     }
 
     /// The OID of the relation that a text names, perhaps with a schema and quotes.

@@ -283,7 +283,7 @@ mod tests {
         assert_eq!((places.clock(), places.queue()), (960, 64));
         assert_eq!(places.on_clock(places.hand()), 64, "the hand is at the first new one");
         assert!(places.hand() > 70);
-        // Those that stay and are idle are preferred.
+        // The queue takes idle buffers first.
         places.remove(100, |buf| buf < 3, moved);
         assert_eq!((places.clock(), places.queue()), (94, 6));
         queued.borrow_mut().retain(|&buf| buf < 100);

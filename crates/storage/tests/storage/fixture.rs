@@ -303,7 +303,7 @@ pub fn set_lsn(page: &mut PageBytes, lsn: u64) {
 }
 
 /// Executes I/O at once, in the thread that submits it.
-struct Inline;
+pub struct Inline;
 
 impl Method for Inline {
     fn name(&self) -> &'static str {

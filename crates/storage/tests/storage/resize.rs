@@ -1,6 +1,8 @@
 //! Changing the pool's size: while it is idle, dirty, pinned, in I/O and in use.
 
-use crate::fixture::{Fixture, REL, Spec, change, config, each, each_faulty, stamp, tag, version};
+use crate::fixture::{
+    Fixture, Inline, REL, Spec, change, config, each, each_faulty, stamp, tag, version,
+};
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::handle::Word;
 use forebay_aio::method::Method;
@@ -195,14 +197,11 @@ impl Method for Poor {
     fn name(&self) -> &'static str {
         "poor"
     }
-    fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
-        for &index in staged {
-            table.begin(index);
-            table.execute(index);
-        }
+    fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
+        Inline.submit(table, slot, staged, in_flight);
     }
     fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
-        table.wait_change(index, seen);
+        Inline.wait(table, index, seen);
     }
     fn occupy_memory(&self, region: &Arc<Region>, to: usize) -> Result<(), AioError> {
         if to > 1000 * 8192 {
@@ -259,7 +258,7 @@ fn memory_is_given_back() {
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     };
     let small = resident();
-    resize(&pool, &mut backend, 32_768);
+    resize(&pool, &mut backend, 65_536);
     let large = resident();
     assert!(large >= small + (200 << 20), "{small}, {large}");
     resize(&pool, &mut backend, 2048);

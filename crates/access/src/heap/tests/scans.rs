@@ -1,4 +1,5 @@
-//! What a scan holds while it looks tuples up, and what it does with damaged pages.
+//! What a scan holds while it looks tuples up, what it does with damaged pages, and how scans of a
+//! large table read it together.
 
 use forebay_aio::fault::{FaultPlan, Ops, Rule};
 use forebay_aio::{IoOp, MethodKind};
@@ -103,11 +104,11 @@ fn bytes_read(fixture: &Fixture) -> u64 {
     rows.iter().map(|row| row.get(IoOp::Read).bytes).sum()
 }
 
-/// A scan that joins others.
-fn joining(fixture: &Fixture, heap: &Heap) -> HeapScan {
+/// A scan that begins where others are.
+fn synchronized(fixture: &Fixture, heap: &Heap) -> HeapScan {
     let snapshot = fixture.xacts.snapshot(&Transaction::new());
     let visibility = Visibility::new(snapshot, heap.outcomes.clone());
-    HeapScan::joining(heap, visibility, ReadAhead::default()).unwrap()
+    HeapScan::synchronized(heap, visibility, ReadAhead::default()).unwrap()
 }
 
 /// The number of the next page's first row; None at the end.
@@ -125,12 +126,12 @@ fn scans_of_a_large_table_join_each_other_and_read_it_once() {
     fixture.write_all(&mut backend);
     fixture.pool.evict_all(&mut backend).unwrap();
     let before = bytes_read(&fixture);
-    let mut first = joining(&fixture, &heap);
+    let mut first = synchronized(&fixture, &heap);
     let mut pages: Vec<i64> = Vec::new();
     while pages.len() < BLOCKS / 2 {
         pages.push(first_row(&mut first, &mut backend).unwrap());
     }
-    let mut second = joining(&fixture, &heap);
+    let mut second = synchronized(&fixture, &heap);
     let (mut first_pages, mut second_pages) = (pages, Vec::new());
     loop {
         let rows = [&mut first, &mut second].map(|scan| first_row(scan, &mut backend));
@@ -152,7 +153,7 @@ fn scans_of_a_large_table_join_each_other_and_read_it_once() {
     let read = (bytes_read(&fixture) - before) as usize / BLOCK_SIZE;
     assert!(read <= BLOCKS * 3 / 2 + POOL, "{read} blocks were read");
     // The second ended last, and left the place where it began.
-    let mut third = joining(&fixture, &heap);
+    let mut third = synchronized(&fixture, &heap);
     assert_eq!(first_row(&mut third, &mut backend), Some(first_of(joined)));
 }
 
@@ -161,9 +162,9 @@ fn a_scan_of_a_small_table_begins_at_its_first_block() {
     let fixture = Fixture::new();
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut backend, &heap, 0..(PER_PAGE * 60) as i64);
-    let mut first = joining(&fixture, &heap);
+    let mut first = synchronized(&fixture, &heap);
     for _ in 0..33 {
         first_row(&mut first, &mut backend).unwrap();
     }
-    assert_eq!(first_row(&mut joining(&fixture, &heap), &mut backend), Some(0));
+    assert_eq!(first_row(&mut synchronized(&fixture, &heap), &mut backend), Some(0));
 }

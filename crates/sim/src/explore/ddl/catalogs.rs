@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sql::Sql;
 
-/// What is compared of the catalogs, without numbers that are handed out, and without relhasindex,
-/// which is set in place before the transaction commits.
+/// The columns that are compared. They leave out numbers that are handed out, and relhasindex: it
+/// is set in place, before the transaction commits.
 const SHOWN: [&str; 15] = [
     "select relname, relkind, relpersistence, relnatts, relchecks, relhastriggers, relreplident, \
      reloptions from pg_class where oid > 16383 and relpersistence <> 't'",

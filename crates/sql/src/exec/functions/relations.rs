@@ -4,7 +4,7 @@ use super::Area;
 use super::arguments::oid;
 use super::system::invalid;
 use crate::error::Result;
-use crate::exec::host::{Host, not_open};
+use crate::exec::host::{Host, could_not_open};
 use forebay_engine::{ALL_FORKS, BlockRange, Fork, IndexCheckOptions, PrewarmMode};
 use forebay_types::Datum;
 
@@ -57,7 +57,7 @@ pub(super) fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'
         Some(table) => session.prewarm_range(&table, mode, fork, blocks).map(Some),
         None => session.prewarm_index(oid, mode, fork, blocks),
     })?;
-    let blocks = blocks.ok_or_else(|| not_open(oid))?;
+    let blocks = blocks.ok_or_else(|| could_not_open(oid))?;
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 
