@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(10);
 /// How often the machine's memory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// The largest bound that an engine chooses by itself: half of what can be registered with io_uring,
-/// which takes numbers for the whole bound.
+/// The largest bound that an engine chooses by itself: half of what can be registered with
+/// io_uring, which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
 
 /// The most blocks that the pool of an engine may ever have, if its configuration does not say it:
