@@ -196,7 +196,7 @@ fn engine() -> &'static Arc<Engine> {
         let options = InitOptions { sync: false, ..InitOptions::default() };
         Engine::init(&dir, &options).expect("init");
         let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
-        Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
+        Engine::open(&dir, EngineConfig { shared_buffers: 1024.into(), ..config }).expect("open")
     });
     &ENGINE
 }

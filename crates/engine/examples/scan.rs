@@ -27,7 +27,8 @@ pub fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
     Engine::init(dir, &InitOptions::default())?;
     for (first, io_method) in [(true, IoMethod::Sync), (false, IoMethod::Worker)] {
         // 256 pages of 8 kB.
-        let config = EngineConfig { io_method, shared_buffers: 256, ..EngineConfig::default() };
+        let config =
+            EngineConfig { io_method, shared_buffers: 256.into(), ..EngineConfig::default() };
         let engine = Engine::open(dir, config)?;
         let mut session = engine.session()?;
         if first {

@@ -13,6 +13,7 @@ use forebay_types::Oid;
 use crate::background::{self, Threads};
 use crate::checkpoint;
 use crate::checkpointer::Causes;
+use crate::config::PoolSize;
 use crate::config::{
     ArchiveSettings, Background, EngineConfig, FirstIds, InitOptions, WritingSettings,
 };
@@ -23,7 +24,6 @@ use crate::init;
 use crate::io::{self, IoSettings};
 use crate::lockfile::{LockFile, ServerStatus, Told};
 use crate::open;
-use crate::pool_size::PoolSize;
 use crate::relation_stats;
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 

@@ -11,6 +11,7 @@ use forebay_aio::{
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::READ_BACK_FILES;
 
+use crate::config::PoolSize;
 use crate::config::{Background, EngineConfig, ExtendMethod, IoDirectSetting, IoMethod};
 use crate::error::EngineError;
 
@@ -82,7 +83,7 @@ impl EngineConfig {
 /// Opens the I/O layer for an engine.
 pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
     let max_backends = config.backends();
-    let chosen = (config.shared_buffers / config.usual_backends()).clamp(1, 64);
+    let chosen = (config.shared_buffers.at_start() / config.usual_backends()).clamp(1, 64);
     let sizes = AioConfig {
         max_backends,
         handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),
@@ -171,7 +172,7 @@ pub(crate) fn direct_files(
         }
     }
     Ok(match config.io_direct {
-        IoDirectSetting::Auto => possible_direct(aio, dir),
+        IoDirectSetting::Auto => possible_direct(aio, dir, &config.shared_buffers),
         IoDirectSetting::Only(direct) => direct,
     })
 }
@@ -188,9 +189,9 @@ fn require_direct(aio: &Aio, setting: &str, dir: &Path) -> Result<(), EngineErro
     Ok(())
 }
 
-/// The files whose directories have direct I/O. One line of the log tells them, and what prevents
-/// the others.
-fn possible_direct(aio: &Aio, dir: &Path) -> IoDirect {
+/// The files that direct I/O serves best: where the directory has it, and for data where the pool
+/// can replace the kernel's cache. One line of the log tells them, and what prevents the others.
+fn possible_direct(aio: &Aio, dir: &Path, pool: &PoolSize) -> IoDirect {
     let probe = |sub| {
         let dir = dir.join(sub);
         match aio.namespace().probe_direct(&dir) {
@@ -201,10 +202,11 @@ fn possible_direct(aio: &Aio, dir: &Path) -> IoDirect {
             Err(refusal) => Err(refusal),
         }
     };
-    let (data, wal) = (probe("base"), probe("pg_wal"));
+    let (data, wal) = (probe("base").map_err(|e| e.to_string()), probe("pg_wal"));
+    let data = data.and_then(|()| pool.as_only_cache());
+    let wal = wal.map_err(|e| e.to_string());
     let direct = IoDirect { data: data.is_ok(), wal: wal.is_ok(), wal_init: wal.is_ok() };
-    let reasons: Vec<String> =
-        [data, wal].into_iter().filter_map(|can| Some(can.err()?.to_string())).collect();
+    let reasons: Vec<String> = [data, wal].into_iter().filter_map(Result::err).collect();
     let colon = if reasons.is_empty() { "" } else { ": " };
     tracing::info!("io_direct is \"{direct}\"{colon}{}", reasons.join("; "));
     direct
@@ -214,6 +216,7 @@ fn possible_direct(aio: &Aio, dir: &Path) -> IoDirect {
 mod tests {
     use super::*;
     use crate::config::IoDirect;
+    use crate::config::SizeChooser;
 
     #[test]
     fn a_refusal_names_the_setting() {
@@ -248,11 +251,19 @@ mod tests {
             .expect("aio");
         std::fs::create_dir(dir.path().join("base")).expect("made");
         let can = forebay_testkit::io::has_direct(dir.path());
-        let config = EngineConfig { io_direct: IoDirectSetting::Auto, ..EngineConfig::default() };
-        let found = || direct_files(&aio, dir.path(), &config).expect("found out");
+        let found = |shared_buffers| {
+            let io_direct = IoDirectSetting::Auto;
+            let config = EngineConfig { io_direct, shared_buffers, ..EngineConfig::default() };
+            direct_files(&aio, dir.path(), &config).expect("found out")
+        };
         // There is no directory for the log.
-        assert_eq!(found(), IoDirect { data: can, ..IoDirect::NONE });
+        assert_eq!(found(PoolSize::Automatic), IoDirect { data: can, ..IoDirect::NONE });
         std::fs::create_dir(dir.path().join("pg_wal")).expect("made");
-        assert_eq!(found(), IoDirect { data: can, wal: can, wal_init: can });
+        let all = IoDirect { data: can, wal: can, wal_init: can };
+        assert_eq!(found(PoolSize::Automatic), all);
+        assert_eq!(found(PoolSize::Blocks(1 << 30)), all);
+        assert_eq!(found(PoolSize::Chosen(SizeChooser::new(|_| 1))), all);
+        // The pool would be too small a cache.
+        assert_eq!(found(PoolSize::Blocks(16)), IoDirect { data: false, ..all });
     }
 }

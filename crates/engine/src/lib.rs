@@ -27,6 +27,7 @@ mod init;
 mod io;
 mod locale;
 mod lockfile;
+mod memory;
 mod new_database;
 mod open;
 mod orphans;
@@ -55,10 +56,10 @@ pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, AutovacuumSettings, Background,
     BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoDirectSetting,
-    IoMethod, LocaleOptions, ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport,
-    RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource,
-    SessionSettings, TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod,
-    WorkerLimits, WritingSettings, identifier_list,
+    IoMethod, LocaleOptions, ParallelSettings, PoolSize, PoolUse, PrefetchStats, RecoveryProgress,
+    RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings,
+    RestoreSource, SessionSettings, SizeChooser, TargetAction, TargetTimeline, ToastCompression,
+    VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings, identifier_list,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
@@ -99,7 +100,6 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Encoding, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use new_database::{CopyStrategy, NewDatabase};
-pub use pool_size::PoolSize;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     CollationDef, CollationName, CommentOn, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions,

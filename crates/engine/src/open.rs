@@ -95,6 +95,7 @@ fn open_core(
     let (xacts, oids) = open_ids(clog, &wal, &counters);
     let heaps = open_heaps(&pool, &wal, (&xacts, &multis), &fatal);
     let databases = find_databases(dir, backend, (&heaps, &xacts, &oids), &config)?;
+    let sizing = Sizing::of(&config.shared_buffers);
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
@@ -127,7 +128,7 @@ fn open_core(
         activity: Activity::default(),
         wal_writer: WalWriterLatch::default(),
         warm: Warm::default(),
-        sizing: Sizing::default(),
+        sizing,
         backups: RunningBackups::default(),
     });
     complete(core, backend, &started)
@@ -262,7 +263,7 @@ fn open_pool(
     checksums: bool,
 ) -> Result<Arc<BufferPool>, EngineError> {
     let pool_config = PoolConfig {
-        buffers: config.shared_buffers,
+        buffers: config.shared_buffers.at_start(),
         max_buffers: pool_size::bound(config),
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
         checksums,
@@ -304,7 +305,7 @@ fn wal_config(
     sync_method: SyncMethod,
     timeline: u32,
 ) -> WalConfig {
-    let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
+    let auto = WalConfig::auto_buffers(config.shared_buffers.expected(), control.segment_size);
     WalConfig {
         dir: dir.join("pg_wal"),
         segment_size: control.segment_size,

@@ -3,9 +3,9 @@
 use forebay_aio::IoObject;
 use forebay_format::BLOCK_SIZE;
 
+use crate::config::PoolSize;
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::pool_size::PoolSize;
 use forebay_aio::sync::SystemTime;
 use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
@@ -68,7 +68,7 @@ pub(crate) fn pool_size_row(core: &Core) -> PoolSizeRow {
         least: count(pool.min_buffers()),
         most: count(pool.max_buffers()),
         target: count(done.target.unwrap_or(pool.buffers())),
-        automatic: core.sizing.wanted() == Some(PoolSize::Automatic),
+        automatic: core.sizing.wanted() == PoolSize::Automatic,
         resizes: done.resizes,
         shortages: done.shortages,
         hits: relations.map(|row| row.get(IoOp::Hit).count).sum(),

@@ -161,7 +161,7 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
     let (_scratch, dir) = new_dir();
     let config = EngineConfig {
         writing: much_wal(),
-        shared_buffers: 4096,
+        shared_buffers: 4096.into(),
         ..config(IoMethod::Worker, false)
     };
     let (engine, mut session) = open_session(&dir, &config);

@@ -198,7 +198,7 @@ impl Life {
         let closing = Closing { disk: disk.clone(), during: Arc::clone(&during) };
         let mut config = EngineConfig {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
-            shared_buffers: setup.buffers,
+            shared_buffers: setup.buffers.into(),
             shared_buffers_max: Some(4 * setup.buffers),
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct }
                 .into(),

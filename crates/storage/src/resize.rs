@@ -3,7 +3,8 @@
 //! ```text
 //!   grow:    memory is provided - registered - its buffers get places
 //!   shrink:  the last buffers lose their places - dirty ones are written
-//!            - from the end: pages leave, buffers are retired - memory is given back
+//!            - from the end: pages move to the places of older ones or leave, buffers are retired
+//!            - memory is given back
 //! ```
 //!
 //! Addresses for the pool's bound are reserved when it is made, so pages never move. A shrink waits
@@ -143,7 +144,7 @@ impl BufferPool {
         let mut left: Vec<u32> = buffers.collect();
         loop {
             left.retain(|&buf| {
-                let done = self.retire(buf);
+                let done = self.relocate(buf) || self.retire(buf);
                 if done {
                     retired.push(buf);
                 }

@@ -168,7 +168,7 @@ impl HeapScan {
         ahead: ReadAhead,
     ) -> HeapScan {
         let large = is_large(pool, blocks);
-        let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
+        let strategy = if large { Strategy::Scan { blocks } } else { Strategy::Normal };
         let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
         let stream = ReadStream::new(
             pool,

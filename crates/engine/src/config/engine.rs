@@ -24,6 +24,7 @@ use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::autovacuum::AutovacuumSettings;
 use super::direct::IoDirectSetting;
 use super::parallel::ParallelSettings;
+use super::pool_size::PoolSize;
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
 use super::vacuum::VacuumSettings;
@@ -65,12 +66,12 @@ named_enum! {
 }
 
 /// What an engine is opened with. `default()` has PostgreSQL's defaults, but for
-/// [`IoMethod::Auto`].
+/// [`IoMethod::Auto`] and [`IoDirectSetting::Auto`].
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Blocks of the buffer pool.
-    pub shared_buffers: usize,
-    /// The most blocks that it may have later; None: chosen by the machine's memory. Addresses are
+    /// The size of the buffer pool. A program may say another one while the engine runs.
+    pub shared_buffers: PoolSize,
+    /// The most blocks that it may ever have; None: chosen by the machine's memory. Addresses are
     /// reserved for them.
     pub shared_buffers_max: Option<usize>,
     /// Whether the buffer pool uses the system's large pages.
@@ -462,11 +463,11 @@ impl Default for SessionSettings {
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
-            shared_buffers: 16384,
+            shared_buffers: PoolSize::DEFAULT,
             shared_buffers_max: None,
             huge_pages: HugePages::Try,
             io_method: IoMethod::default(),
-            io_direct: IoDirect::NONE.into(),
+            io_direct: IoDirectSetting::Auto,
             io_workers: WorkerLimits::default(),
             io_max_concurrency: None,
             io_max_combine_limit: 16,

@@ -16,14 +16,14 @@ pub(super) const POSTGRESQL_CONF: &str = "\
 max_connections = 100
 
 # Memory
-shared_buffers = 128MB
+#shared_buffers = 128MB                  # Forebay: auto, which follows the machine's memory
 
 # Input and output
 #io_method = auto                        # worker, io_uring, sync; Forebay only: auto, posix_aio
 #io_workers = 3                          # Forebay: so many; unset, io_min_workers to io_max_workers
 #io_combine_limit = 16
 #effective_io_concurrency = 16
-#io_direct = ''                          # Forebay only: auto, or a list of data, wal, wal_init
+#io_direct = auto                        # Forebay only: auto, or a list of data, wal, wal_init
 
 # Write-ahead log
 #wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay: auto

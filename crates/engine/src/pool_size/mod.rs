@@ -1,16 +1,12 @@
 //! The size of the buffer pool (shared_buffers), which a thread changes while the engine runs: to a
-//! number of blocks, or as the machine's memory allows.
+//! number of blocks, as the machine's memory allows, or as the embedding program says.
 //!
 //! - `state`: what the thread shares with others
 //! - `target`: which size the pool should have
-//! - `size`: a size, as it is said
-//! - `machine`: what the system tells of memory
 //!
 //! A size that can't be had (buffers in use, no memory) is tried again now and then. The log tells
 //! it once.
 
-mod machine;
-mod size;
 pub(crate) mod state;
 mod target;
 
@@ -21,19 +17,19 @@ use forebay_aio::sync::thread::{self, JoinHandle};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_storage::{Backend, ResizeStop, Resized};
 
-use crate::config::{Background, EngineConfig};
+use crate::config::{Background, EngineConfig, PoolSize, PoolUse};
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::memory::{self, blocks, bytes};
 
-pub use size::PoolSize;
-use size::{blocks, bytes};
+use target::{CALM, Present};
 
 /// How long a shrink waits for buffers in use. A stop of the engine waits as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long until a size is tried again that could not be had.
 const RETRY: Duration = Duration::from_secs(10);
-/// How often the machine's memory is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the machine's memory is looked at, or the program asked.
+const LOOK: Duration = Duration::from_millis(250);
 /// The largest bound that an engine chooses by itself: half of what can be registered with
 /// io_uring, which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
@@ -41,8 +37,38 @@ const LARGEST: u64 = 1 << 39;
 /// The most blocks that the pool of an engine may ever have, if its configuration does not say it:
 /// seven eighths of the memory that the process may use.
 pub(crate) fn bound(config: &EngineConfig) -> usize {
-    let memory = || machine::read().map_or(0, |memory| memory.total / 8 * 7).min(LARGEST);
-    config.shared_buffers_max.unwrap_or_else(|| blocks(memory())).max(config.shared_buffers)
+    let memory = || memory::read().map_or(0, |memory| memory.total / 8 * 7).min(LARGEST);
+    let most = config.shared_buffers_max.unwrap_or_else(|| blocks(memory()));
+    most.max(config.shared_buffers.at_start())
+}
+
+/// Makes room in a pool of automatic size for so many pages that are going to be read, as far as
+/// half of the memory to spare allows.
+pub(crate) fn make_room(core: &Core, pages: usize) {
+    if core.sizing.wanted() != PoolSize::Automatic {
+        return;
+    }
+    let Some(memory) = memory::read() else { return };
+    let _deciding = core.sizing.deciding();
+    let present = core.pool.buffers();
+    // The queue of new pages takes some, too.
+    let wanted = (pages + pages / 8).min(present + blocks(memory.to_spare() / 2));
+    if let Some(resized) =
+        (wanted > present).then(|| resize(core, wanted.min(most(core)))).flatten()
+    {
+        tell(&resized);
+    }
+}
+
+/// The most blocks of a pool of automatic size. Beside buffered data, the kernel's cache gets most
+/// of the memory.
+fn most(core: &Core) -> usize {
+    let most = core.pool.max_buffers();
+    if core.direct.data {
+        return most;
+    }
+    let quarter = memory::read().map_or(most, |memory| blocks(memory.total / 4));
+    quarter.clamp(core.pool.min_buffers(), most)
 }
 
 impl Core {
@@ -86,7 +112,8 @@ impl Core {
 
 /// A size that was said since the last step, for engines without threads.
 pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
-    if let Some(PoolSize::Blocks(blocks)) = core.sizing.take_change() {
+    let changed = core.sizing.take_change();
+    if let (true, PoolSize::Blocks(blocks)) = (changed, core.sizing.wanted()) {
         core.resize_pool(backend, blocks, Duration::ZERO)?;
     }
     Ok(())
@@ -94,14 +121,17 @@ pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError
 
 fn run(core: &Core) {
     let mut sizer = Sizer::default();
-    let mut time = None;
+    let mut time = Some(Duration::ZERO);
     while core.sizing.rest(time) && !core.fatal.has_stopped() {
-        let news = core.sizing.take_change();
+        let is_news = core.sizing.take_change();
         time = match core.sizing.wanted() {
-            None => None,
-            Some(PoolSize::Blocks(blocks)) => sizer.set(core, blocks, news.is_some()),
-            Some(PoolSize::Automatic) => {
-                sizer.follow(core);
+            PoolSize::Blocks(blocks) => sizer.set(core, blocks, is_news),
+            PoolSize::Automatic => {
+                sizer.follow(core, |sizer, pool| sizer.automatic(core, pool));
+                Some(LOOK)
+            }
+            PoolSize::Chosen(chooser) => {
+                sizer.follow(core, |_, pool| chooser.ask(pool).clamp(pool.least, pool.most));
                 Some(LOOK)
             }
         };
@@ -113,6 +143,8 @@ fn run(core: &Core) {
 struct Sizer {
     /// When memory was short last, or a size could not be had.
     short: Option<Instant>,
+    /// Pages that had given way to others by the last look.
+    evicted: u64,
     /// The size that the log told last.
     told: usize,
     /// Whether the log has told why the automatic size could not be had.
@@ -137,20 +169,21 @@ impl Sizer {
         (!matches!(stop, ResizeStop::Bounds { .. })).then_some(RETRY)
     }
 
-    /// Looks at the machine's memory, and gives the pool the size that fits.
-    fn follow(&mut self, core: &Core) {
-        let Some(memory) = machine::read() else { return };
-        if memory.is_short() {
-            self.short = Some(Instant::now());
-            core.sizing.note(|done| done.shortages += 1);
-        }
-        let calm = self.short.map_or(Duration::MAX, |since| since.elapsed());
+    /// Decides which size the pool should have now, and gives it that.
+    fn follow(&mut self, core: &Core, decide: impl FnOnce(&mut Sizer, PoolUse) -> usize) {
+        let evicted = core.pool.stats().evicted;
+        let _deciding = core.sizing.deciding();
         let present = core.pool.buffers();
-        let bounds = (bytes(core.pool.min_buffers()), bytes(core.pool.max_buffers()));
-        // The thread has the size in steps, but a pool may begin between them.
-        let wanted = blocks(target::target(&memory, bytes(present), bounds, calm));
-        if wanted == present {
-            core.sizing.note(|done| done.target = Some(present));
+        let pool = PoolUse {
+            buffers: present,
+            least: core.pool.min_buffers(),
+            most: core.pool.max_buffers(),
+            evicted: evicted - std::mem::replace(&mut self.evicted, evicted),
+        };
+        let wanted = decide(self, pool);
+        // What could not be had is not tried again at once.
+        if wanted == present || (wanted > present && self.calm() < CALM) {
+            core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
         let Some(resized) = resize(core, wanted) else { return };
@@ -162,6 +195,26 @@ impl Sizer {
             tell(&Resized { from: self.told, ..resized });
             self.told = core.pool.buffers();
         }
+    }
+
+    /// Returns the number of blocks that fits the machine's memory, as far as that is known.
+    fn automatic(&mut self, core: &Core, pool: PoolUse) -> usize {
+        let Some(memory) = memory::read() else { return pool.buffers };
+        if memory.is_short() {
+            self.short = Some(Instant::now());
+            core.sizing.note(|done| done.shortages += 1);
+        }
+        let present = Present {
+            size: bytes(pool.buffers),
+            bounds: (bytes(pool.least), bytes(most(core))),
+            is_full: pool.evicted > 0,
+            calm: self.calm(),
+        };
+        blocks(target::target(&memory, &present))
+    }
+
+    fn calm(&self) -> Duration {
+        self.short.map_or(Duration::MAX, |since| since.elapsed())
     }
 
     /// After a size that could not be had the pool does not grow for a while. The log tells why,

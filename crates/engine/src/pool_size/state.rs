@@ -1,15 +1,14 @@
 //! What the thread that changes the pool's size shares with those who say which one, look at it, or
 //! stop it.
 
-use forebay_aio::sync::{Condvar, Duration, Mutex};
+use forebay_aio::sync::{Condvar, Duration, Mutex, MutexGuard};
 
-use super::size::PoolSize;
+use crate::config::PoolSize;
 
 /// What the thread has to do.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Wanted {
-    /// None: the size with which the pool was made.
-    size: Option<PoolSize>,
+    size: PoolSize,
     changed: bool,
     stopped: bool,
 }
@@ -26,19 +25,36 @@ pub(crate) struct Done {
 }
 
 /// The size of the pool, as an engine has it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sizing {
     wanted: Mutex<Wanted>,
     wake: Condvar,
     done: Mutex<Done>,
+    /// Held by who decides on a size, until the pool has it.
+    deciding: Mutex<()>,
 }
 
 impl Sizing {
+    /// The pool begins with this size, and follows it.
+    pub(crate) fn of(size: &PoolSize) -> Sizing {
+        Sizing {
+            wanted: Mutex::new(Wanted { size: size.clone(), changed: false, stopped: false }),
+            wake: Condvar::default(),
+            done: Mutex::default(),
+            deciding: Mutex::default(),
+        }
+    }
+
+    /// Waits until nobody else decides on a size.
+    pub(super) fn deciding(&self) -> MutexGuard<'_, ()> {
+        self.deciding.lock()
+    }
+
     /// The pool should have another size.
     pub(crate) fn change(&self, size: PoolSize) {
         let mut wanted = self.wanted.lock();
-        if wanted.size != Some(size) {
-            wanted.size = Some(size);
+        if wanted.size != size {
+            wanted.size = size;
             wanted.changed = true;
             self.wake.notify_all();
         }
@@ -50,15 +66,14 @@ impl Sizing {
         self.wake.notify_all();
     }
 
-    /// The size that is wanted, if one was ever said.
-    pub(crate) fn wanted(&self) -> Option<PoolSize> {
-        self.wanted.lock().size
+    /// The size that is wanted.
+    pub(crate) fn wanted(&self) -> PoolSize {
+        self.wanted.lock().size.clone()
     }
 
-    /// The size that is wanted, if it is news.
-    pub(super) fn take_change(&self) -> Option<PoolSize> {
-        let mut wanted = self.wanted.lock();
-        if std::mem::take(&mut wanted.changed) { wanted.size } else { None }
+    /// Whether another size is wanted than when this was asked last.
+    pub(super) fn take_change(&self) -> bool {
+        std::mem::take(&mut self.wanted.lock().changed)
     }
 
     /// Sleeps for some time (None: for ever), or until another size is wanted. False if the thread

@@ -5,36 +5,44 @@
 //!             available, and of what each limit of a control group leaves
 //!   reserve:  a 16th of the memory, 64 MB to 2 GB, which stays free
 //!
-//!   room < reserve         shrink by the difference, at once
-//!   others are stalled     shrink by a 16th, at once
-//!   room > 2 x reserve     grow by a 16th of the pool, if nothing was short for a while
-//!   else                   stay
+//!   room < reserve                          shrink by the difference
+//!   others are stalled, room < 4 x reserve  shrink by a 64th
+//!   pages give way, room > 2 x reserve
+//!     and memory was never short            grow twofold, by a gigabyte at most
+//!     and it was not short for a while      grow by a 64th
+//!   else                                    stay
 //! ```
 //!
-//! Between the two bounds of the room the size stays, so it does not swing.
+//! So a pool takes no memory that it has no use for. Between the two bounds of the room the size
+//! stays, so it does not swing.
 
 use forebay_aio::sync::Duration;
 
+use crate::memory::Readings;
+
 /// How long after a shortage the pool stays as it is.
-const CALM: Duration = Duration::from_secs(10);
+pub(super) const CALM: Duration = Duration::from_secs(10);
 /// Percent of the last ten seconds in which some task waited for memory, from which on the pool
 /// gives some back.
 const STALLED: f64 = 5.0;
 /// The size changes in steps of this many bytes.
 const STEP: u64 = 4 << 20;
-/// It grows by this much at least.
-const LEAST_GROWTH: u64 = 64 << 20;
+/// It grows by this much at least, after a shortage and before one.
+const LEAST_GROWTH: [u64; 2] = [16 << 20, 64 << 20];
+/// Providing this much memory takes a fraction of a second, in which shortage goes unnoticed.
+const MOST_GROWTH: u64 = 1 << 30;
 
-/// The machine's memory, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Readings {
-    /// What the process may use in all: the machine's memory, or the lowest limit.
-    pub total: u64,
-    /// What it could take without swapping and without taking from others: MemAvailable, or what
-    /// the tightest limit leaves.
-    pub room: u64,
-    /// Percent of the last ten seconds in which some task waited for memory.
-    pub stalled: f64,
+/// What is known of the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Present {
+    /// Its bytes.
+    pub size: u64,
+    /// The fewest and the most that it may have.
+    pub bounds: (u64, u64),
+    /// Whether pages had to give way to others lately.
+    pub is_full: bool,
+    /// The time since memory was short last.
+    pub calm: Duration,
 }
 
 impl Readings {
@@ -43,33 +51,50 @@ impl Readings {
         (self.total / 16).clamp(64 << 20, 2 << 30)
     }
 
+    /// Whether tasks wait for memory. With much room left, they wait because of limits of their
+    /// own.
+    fn is_stalled(&self) -> bool {
+        self.stalled >= STALLED && self.room < 4 * self.reserve()
+    }
+
     /// Whether memory is short.
     pub fn is_short(&self) -> bool {
-        self.room < self.reserve() || self.stalled >= STALLED
+        self.room < self.reserve() || self.is_stalled()
+    }
+
+    /// What a pool may take at once, if its pages are known to be needed.
+    pub fn to_spare(&self) -> u64 {
+        self.room.saturating_sub(2 * self.reserve())
     }
 }
 
-/// Returns the size that a pool of `present` bytes should have, within `bounds`. Nothing was short
-/// for the time `calm`.
-pub fn target(readings: &Readings, present: u64, bounds: (u64, u64), calm: Duration) -> u64 {
-    let (least, most) = bounds;
-    let reserve = readings.reserve();
+/// Returns the size that the pool should have.
+pub fn target(readings: &Readings, pool: &Present) -> u64 {
+    let (least, most) = pool.bounds;
+    let (size, reserve) = (pool.size, readings.reserve());
     let wanted = if readings.room < reserve {
-        present.saturating_sub(reserve - readings.room)
-    } else if readings.stalled >= STALLED {
-        present - present / 16
-    } else if readings.room > 2 * reserve && calm >= CALM {
-        present + (present / 16).max(LEAST_GROWTH).min(readings.room - 2 * reserve)
+        size.saturating_sub(reserve - readings.room)
+    } else if readings.is_stalled() {
+        size - size / 64
+    } else if pool.is_full && pool.calm >= CALM {
+        size + growth(pool).min(readings.to_spare())
     } else {
-        return present.clamp(least, most);
+        size
     };
+    if wanted == size {
+        return size.clamp(least, most);
+    }
     (wanted / STEP * STEP).clamp(least, most)
 }
 
-/// Returns the size with which a pool begins: half of the room that the reserve leaves. The rest
-/// comes as it runs.
-pub fn first_size(readings: &Readings) -> u64 {
-    readings.room.saturating_sub(readings.reserve()) / 2 / STEP * STEP
+/// By how much a full pool grows at once, where there is room.
+fn growth(pool: &Present) -> u64 {
+    let [after, before] = LEAST_GROWTH;
+    if pool.calm == Duration::MAX {
+        pool.size.clamp(before, MOST_GROWTH)
+    } else {
+        (pool.size / 64).max(after)
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +109,13 @@ mod tests {
         Readings { total, room, stalled: 0.0 }
     }
 
+    fn full(size: u64, calm: Duration) -> Present {
+        Present { size, bounds: BOUNDS, is_full: true, calm }
+    }
+
+    /// The size of a full pool some time after a shortage.
     fn size(readings: &Readings, present: u64) -> u64 {
-        target(readings, present, BOUNDS, CALM)
+        target(readings, &full(present, CALM))
     }
 
     #[test]
@@ -94,21 +124,48 @@ mod tests {
         assert_eq!(size(&readings(16 * GB, GB - 100 * MB), 8 * GB), 8 * GB - 100 * MB);
         assert_eq!(size(&readings(16 * GB, 0), 8 * GB), 7 * GB);
         assert_eq!(size(&readings(16 * GB, 0), 500 * MB), 16 * MB, "down to its least size");
-        let stalled = Readings { stalled: 7.5, ..readings(16 * GB, 10 * GB) };
-        assert_eq!(size(&stalled, 8 * GB), 8 * GB - 512 * MB);
-        assert!(stalled.is_short() && !readings(16 * GB, GB).is_short());
+        assert!(!readings(16 * GB, GB).is_short());
     }
 
     #[test]
-    fn it_grows_slowly_and_only_in_calm() {
+    fn stalls_count_where_room_is_scarce() {
+        let stalled = |room| Readings { stalled: 7.5, ..readings(16 * GB, room) };
+        assert_eq!(size(&stalled(3 * GB), 8 * GB), 8 * GB - 128 * MB);
+        assert!(stalled(3 * GB).is_short() && !stalled(4 * GB).is_short());
+        assert!(size(&stalled(4 * GB), 8 * GB) > 8 * GB);
+        let little = Readings { stalled: 4.9, ..stalled(3 * GB) };
+        assert!(!little.is_short());
+    }
+
+    #[test]
+    fn it_grows_only_when_it_is_full() {
         let much = readings(16 * GB, 12 * GB);
-        assert_eq!(size(&much, 4 * GB), 4 * GB + 256 * MB);
-        assert_eq!(size(&much, 128 * MB), 192 * MB);
-        assert_eq!(target(&much, 4 * GB, BOUNDS, Duration::from_secs(9)), 4 * GB);
+        for calm in [Duration::ZERO, CALM, Duration::MAX] {
+            let idle = Present { is_full: false, ..full(4 * GB, calm) };
+            assert_eq!(target(&much, &idle), 4 * GB);
+        }
+        assert_eq!(target(&much, &Present { is_full: false, ..full(30 * GB, CALM) }), 20 * GB);
+    }
+
+    #[test]
+    fn it_grows_fast_until_memory_was_short() {
+        let grown = |room, size| target(&readings(16 * GB, room), &full(size, Duration::MAX));
+        assert_eq!(grown(12 * GB, 16 * MB), 80 * MB);
+        assert_eq!(grown(12 * GB, 128 * MB), 256 * MB);
+        assert_eq!(grown(12 * GB, 4 * GB), 5 * GB);
+        assert_eq!(grown(2 * GB + 100 * MB, 4 * GB), 4 * GB + 100 * MB);
+        assert_eq!(grown(12 * GB, 20 * GB), 20 * GB, "up to its largest size");
+    }
+
+    #[test]
+    fn after_that_it_grows_slowly_and_only_in_calm() {
+        let much = readings(16 * GB, 12 * GB);
+        assert_eq!(size(&much, 4 * GB), 4 * GB + 64 * MB);
+        assert_eq!(size(&much, 128 * MB), 144 * MB);
+        assert_eq!(target(&much, &full(4 * GB, Duration::from_secs(9))), 4 * GB);
         assert_eq!(size(&readings(16 * GB, 2 * GB), 4 * GB), 4 * GB, "between the bounds");
         assert_eq!(size(&readings(16 * GB, 2 * GB + 8 * MB), 4 * GB), 4 * GB + 8 * MB);
-        assert_eq!(size(&much, 20 * GB), 20 * GB, "up to its largest size");
-        assert_eq!(target(&much, 30 * GB, BOUNDS, Duration::ZERO), 20 * GB);
+        assert_eq!(target(&much, &full(30 * GB, Duration::ZERO)), 20 * GB);
     }
 
     #[test]
@@ -128,11 +185,5 @@ mod tests {
                 assert!(free >= 500 * MB || present == 16 * MB, "{free} are left");
             }
         }
-    }
-
-    #[test]
-    fn a_pool_begins_with_half() {
-        assert_eq!(first_size(&readings(16 * GB, 13 * GB)), 6 * GB);
-        assert_eq!(first_size(&readings(GB, 64 * MB)), 0);
     }
 }

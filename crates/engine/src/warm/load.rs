@@ -12,6 +12,7 @@ use forebay_types::Oid;
 use super::block_list::{self, BadList, BlockList};
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::pool_size;
 use crate::session::Session;
 
 /// The database number of what all databases share.
@@ -36,6 +37,7 @@ pub(super) fn load(core: &Arc<Core>) {
             return;
         }
     };
+    pool_size::make_room(core, list.pages.len());
     let room = core.pool.summary().unused as usize;
     let mut load = Load { core, room, read: 0 };
     let by_database: Vec<&[PageTag]> = list.pages.chunk_by(|a, b| a.rel.db == b.rel.db).collect();
@@ -68,7 +70,7 @@ pub(super) fn load(core: &Arc<Core>) {
 
 fn read_list(core: &Core) -> Result<Option<BlockList>, BadList> {
     let io = core.aio.backend(BackendType::BackgroundWorker)?;
-    let most = core.pool.buffers();
+    let most = core.pool.max_buffers();
     block_list::read(&mut Backend::new(io).io, &core.dir, most)
 }
 

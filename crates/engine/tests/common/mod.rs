@@ -32,7 +32,7 @@ pub fn ways() -> Vec<(String, EngineConfig)> {
 /// A small engine.
 pub fn config(method: IoMethod, direct: bool) -> EngineConfig {
     EngineConfig {
-        shared_buffers: 1024,
+        shared_buffers: 1024.into(),
         io_method: method,
         io_direct: IoDirect { data: direct, wal: direct, wal_init: direct }.into(),
         io_workers: forebay_aio::WorkerLimits::fixed(2),

@@ -187,7 +187,7 @@ fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
 /// pages from its future.
 #[test]
 fn a_target_behind_which_pages_were_written_is_refused() {
-    let fixture = Fixture::new(EngineConfig { shared_buffers: 32, ..small() });
+    let fixture = Fixture::new(EngineConfig { shared_buffers: 32.into(), ..small() });
     let (engine, mut session) = fixture.session("data");
     session.create_restore_point("early").expect("a point");
     for first in (100..60_000).step_by(1000) {

@@ -253,7 +253,7 @@ fn verify(dir: &Path) {
 fn a_running_cluster_is_copied_while_it_is_written_to() {
     for config in [config(IoMethod::Sync, true), config(IoMethod::Worker, false)] {
         // Without full_page_writes: the backup sees to it itself.
-        let config = EngineConfig { shared_buffers: 64, full_page_writes: false, ..config };
+        let config = EngineConfig { shared_buffers: 64.into(), full_page_writes: false, ..config };
         let place = place();
         let engine = open(&place.data, &config);
         let stop = Arc::new(AtomicBool::new(false));

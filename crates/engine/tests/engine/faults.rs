@@ -23,7 +23,7 @@ fn recording() -> (EngineConfig, Reasons) {
     let (action, reasons) = noting();
     let config = EngineConfig {
         on_fatal: Some(action),
-        shared_buffers: 64,
+        shared_buffers: 64.into(),
         writing: WritingSettings {
             cleaner: CleanerOptions { max_pages: 0, ..CleanerOptions::default() },
             ..WritingSettings::default()

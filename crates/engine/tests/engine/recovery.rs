@@ -261,7 +261,7 @@ fn a_damaged_control_file_is_refused_and_nothing_changes() {
 fn a_recovery_that_fails_anywhere_is_begun_again() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
-    let config = EngineConfig { shared_buffers: 64, ..config(IoMethod::Sync, false) };
+    let config = EngineConfig { shared_buffers: 64.into(), ..config(IoMethod::Sync, false) };
     let config =
         EngineConfig { on_fatal: Some(forebay_engine::FatalAction(Arc::new(|_| {}))), ..config };
     crashed(&dir, &config, 5000);
@@ -392,7 +392,7 @@ fn pages_are_read_ahead_of_redo() {
         let scratch = scratch();
         let dir = scratch.path().join("data");
         // Without images redo has to read what it changes.
-        let config = EngineConfig { full_page_writes: false, shared_buffers: 128, ..config };
+        let config = EngineConfig { full_page_writes: false, shared_buffers: 128.into(), ..config };
         init(&dir);
         let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");

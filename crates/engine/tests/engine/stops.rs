@@ -20,7 +20,7 @@ fn refusal(dir: &Path) -> EngineError {
 #[test]
 fn checkpoints_beside_writers_lose_nothing_in_a_crash() {
     for (way, config) in ways() {
-        let config = EngineConfig { shared_buffers: 128, writing: little_wal(), ..config };
+        let config = EngineConfig { shared_buffers: 128.into(), writing: little_wal(), ..config };
         let (_scratch, dir) = new_dir();
         let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");

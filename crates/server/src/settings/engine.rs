@@ -21,7 +21,7 @@ fn checked<T>(found: Option<T>) -> T {
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     EngineConfig {
-        shared_buffers: pool_size(s).at_start(),
+        shared_buffers: pool_size(s),
         shared_buffers_max: Some(s.count(key!("shared_buffers_max"))).filter(|&most| most > 0),
         huge_pages: match s.text(key!("huge_pages")) {
             "off" => HugePages::Off,
@@ -360,7 +360,7 @@ mod tests {
             let config = engine_config(&ServerSettings::load(dir.path(), &[]).expect("loads"));
             (config.io_method, config.io_direct)
         };
-        assert_eq!(io("max_connections = 5\n"), (IoMethod::Auto, IoDirect::NONE.into()));
+        assert_eq!(io("max_connections = 5\n"), (IoMethod::Auto, IoDirectSetting::Auto));
         let wal = IoDirect { wal: true, ..IoDirect::NONE };
         let conf = "io_method = worker\ndebug_io_direct = 'wal'\n";
         assert_eq!(io(conf), (IoMethod::Worker, wal.into()));

@@ -436,8 +436,9 @@ pub static TABLE: &[Setting] = &[
         "Sets the display format for interval values.").reported(),
     setting("io_combine_limit", User, int(1, 128, Unit::Blocks), "128kB", IO,
         "Limit on the size of data reads and writes."),
-    setting("io_direct", Postmaster, Text, "", IO,
-        "Uses direct I/O for: data, wal, wal_init. auto: for those whose file system has it.")
+    setting("io_direct", Postmaster, Text, "auto", IO,
+        "Uses direct I/O for: data, wal, wal_init. auto: for those whose file system has it, data \
+         only if shared_buffers is auto or a quarter of the memory.")
         .or_named("debug_io_direct").checked(checks::io_direct),
     setting("io_direct_status", Internal, Text, "", PRESET,
         "Shows the files that direct I/O is used for."),
@@ -592,7 +593,7 @@ pub static TABLE: &[Setting] = &[
         "Shows the server version as an integer."),
     setting("session_authorization", User, Text, "", CLIENT, "Sets the session user name.")
         .reported(),
-    setting("shared_buffers", Sighup, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY,
+    setting("shared_buffers", Sighup, int(16, INT_MAX / 2, Unit::Blocks), "auto", MEMORY,
         "Sets the number of shared memory buffers used by the server.").or_word("auto", 0),
     setting("shared_buffers_max", Postmaster, int(0, INT_MAX / 2, Unit::Blocks), "0", MEMORY,
         "Sets the maximum number of shared memory buffers after a reload or by auto; 0 means seven \

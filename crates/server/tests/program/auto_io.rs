@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const ALL: &str = "data, wal, wal_init";
-const DIRECT: &[&str] = &["io_direct=auto"];
+const DIRECT: &[&str] = &["io_direct=auto", "shared_buffers=auto"];
 
 /// Runs a program under a filter that refuses io_uring_setup, as container runtimes do.
 const WITHOUT_IO_URING: &str = "

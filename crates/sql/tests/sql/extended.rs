@@ -25,7 +25,7 @@ impl Scratch {
         Engine::init(dir.path(), &options).expect("init");
         let config = EngineConfig {
             io_method: IoMethod::Sync,
-            shared_buffers: 256,
+            shared_buffers: 256.into(),
             ..EngineConfig::default()
         };
         Scratch { engine: Engine::open(dir.path(), config).expect("open"), _dir: dir }

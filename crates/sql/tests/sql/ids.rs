@@ -21,8 +21,11 @@ fn a_client_is_warned_until_ids_are_refused_and_vacuum_ends_that() {
     let stop = 3 + (u32::MAX >> 1) - 3_000_000;
     let ids = FirstIds { xid: FullXid::new(0, stop - 3), ..FirstIds::default() };
     Engine::init_at(dir.path(), &options, ids, &io::open(MethodKind::Sync)).expect("init");
-    let config =
-        EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };
+    let config = EngineConfig {
+        io_method: IoMethod::Sync,
+        shared_buffers: 256.into(),
+        ..EngineConfig::default()
+    };
     let engine = Engine::open(dir.path(), config).expect("open");
     let session = engine.session().expect("session");
     let mut conn =

@@ -82,7 +82,7 @@ impl Fixture {
             io_method,
             io_direct: io_direct.into(),
             io_workers: WorkerLimits::fixed(2),
-            shared_buffers: 256,
+            shared_buffers: 256.into(),
             max_connections: 8,
             ..EngineConfig::default()
         }

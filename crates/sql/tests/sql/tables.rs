@@ -16,8 +16,11 @@ fn answers_as_postgresql_does() {
         ..InitOptions::default()
     };
     Engine::init(dir.path(), &options).expect("init");
-    let config =
-        EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };
+    let config = EngineConfig {
+        io_method: IoMethod::Sync,
+        shared_buffers: 256.into(),
+        ..EngineConfig::default()
+    };
     let engine = Engine::open(dir.path(), config).expect("open");
     let session = engine.session().expect("session");
     let mut conn =

@@ -47,7 +47,7 @@ fn start(dir: TempDir, method: IoMethod, direct: String) -> Fixture {
     let config = EngineConfig {
         io_method: method,
         io_direct: IoDirect::parse(&direct).expect("a list").into(),
-        shared_buffers: 256,
+        shared_buffers: 256.into(),
         index_compiler: Some(Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()
     };

@@ -201,7 +201,7 @@ pub fn without_tables() -> Connection {
         };
         let index_compiler = Some(std::sync::Arc::new(forebay_sql::IndexCompiler) as _);
         let config = EngineConfig { index_compiler, ..config };
-        Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
+        Engine::open(&dir, EngineConfig { shared_buffers: 1024.into(), ..config }).expect("open")
     });
     let session = ENGINE.session().expect("session");
     Connection::new(session, Box::new(FewSettings::new()), identity())

@@ -9,6 +9,8 @@ pub struct PoolStats {
     pub allocated: u64,
     /// Buffers that were taken from the queue of new pages; the others are from the clock.
     pub from_queue: u64,
+    /// Pages that gave way to others (not those of dropped relations, or of a smaller pool).
+    pub evicted: u64,
     /// Pages that were read again and had been in the pool not long ago.
     pub returned: u64,
     /// Those of them that a pool larger by a tenth would probably have kept.
@@ -35,6 +37,7 @@ pub struct PoolStats {
 pub(crate) struct Counters {
     pub(crate) allocated: Counter,
     pub(crate) from_queue: Counter,
+    pub(crate) evicted: Counter,
     returned: Counter,
     nearly_kept: Counter,
     pub(crate) victims_dirty: Counter,
@@ -73,6 +76,7 @@ impl Counters {
         PoolStats {
             allocated: self.allocated.get(),
             from_queue: self.from_queue.get(),
+            evicted: self.evicted.get(),
             returned: self.returned.get(),
             nearly_kept: self.nearly_kept.get(),
             victims_dirty: self.victims_dirty.get(),

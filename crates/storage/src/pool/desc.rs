@@ -2,8 +2,8 @@
 //! content lock and the I/O in progress.
 //!
 //! ```text
-//!           63               42 41               31 30     21 20      18 17            0
-//!   state:  | round of I/O (22) | epoch of use (11) | flags (10) | class (3) | refcount (18) |
+//!           63               44 43               31 30     21 20      18 17            0
+//!   state:  | round of I/O (20) | epoch of use (13) | flags (10) | class (3) | refcount (18) |
 //! ```
 //!
 //! Who may change what:
@@ -58,7 +58,7 @@ pub(crate) const ORPHAN: u64 = 1 << 30;
 /// The flags that the release of a pin must not overlook.
 const ATTENTION: u64 = WAITERS | CLEANUP_WANTED | BUFFER_WANTED | ORPHAN;
 /// One I/O. The bits from here on number the I/Os, and wrap around.
-const ROUND_ONE: u64 = 1 << 42;
+const ROUND_ONE: u64 = 1 << 44;
 
 /// The parts of the state word fill it, and don't overlap.
 const _: () = {

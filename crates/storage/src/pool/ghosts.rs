@@ -16,7 +16,7 @@ use super::slab::Slab;
 use forebay_aio::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Ghosts for each buffer.
-const FOR_EACH_BUFFER: usize = 4;
+pub(crate) const FOR_EACH_BUFFER: usize = 4;
 /// Ghosts of a line.
 const IN_A_LINE: usize = 8;
 const NONE: u64 = 0;

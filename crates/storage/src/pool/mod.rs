@@ -12,6 +12,7 @@
 //! | `traced` | what a traced pool records |
 //! | `prefetch` | [`Prefetched`]: reading pages ahead without keeping a pin |
 //! | `read` | pinning pages, and starting and awaiting their reads |
+//! | `relocate` | moving pages out of a part of the pool that is given up |
 //! | `victim` | the search for a buffer for a new page |
 //! | `victim_writes` | writes that make buffers reusable |
 //! | `uses` | counting uses and misses, with which time passes |
@@ -33,6 +34,7 @@
 //! | `trail` | what a load or vacuum has filled, to be written behind it |
 //! | `strategy` | [`Strategy`]: what an access is for |
 //! | `places` | the clock and the queue: which buffers are there, and whose turn it is |
+//! | `newcomer` | which page gives way to which |
 //! | `ghosts` | when pages that have left were used last |
 //! | `time` | time, which passes with misses and uses; its epochs |
 //! | `table` | which buffer contains a page |
@@ -41,7 +43,6 @@
 //! | `parking` | where threads sleep until a buffer changes |
 //! | `desc` | a buffer's descriptor: state word, tag, pins, I/O in progress |
 //! | `slab` | [`Slab`](slab::Slab): an array that grows in place |
-//! | `newcomer` | which page gives way to which |
 //! | `usage` | the class of a buffer and the epoch of its last use, in its state word |
 //! | `trace_format` | [`TraceReader`], [`PageReference`]: a trace in a file |
 //! | `cache_line` | a value in a cache line of its own |
@@ -72,6 +73,7 @@ mod places;
 mod prefetch;
 mod read;
 mod readback;
+mod relocate;
 mod run;
 mod sizes;
 mod slab;

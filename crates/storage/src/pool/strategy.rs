@@ -3,6 +3,7 @@
 
 use super::places::Places;
 use super::trace_format::AccessKind;
+use super::usage::{EPOCHS, OLD};
 use forebay_aio::IoContext;
 
 /// What an access to a page is for.
@@ -13,6 +14,11 @@ pub enum Strategy {
     Normal,
     /// A large sequential scan. Its pages take buffers that are idle or colder than they are.
     BulkRead,
+    /// The same, of a relation with so many blocks.
+    Scan {
+        /// The relation's blocks.
+        blocks: u32,
+    },
     /// A large load. Its pages pass through the pool's queue, and are written soon after they were
     /// filled.
     BulkWrite,
@@ -36,7 +42,7 @@ impl Strategy {
     pub(crate) fn context(self) -> IoContext {
         match self {
             Strategy::Normal => IoContext::Normal,
-            Strategy::BulkRead => IoContext::BulkRead,
+            Strategy::BulkRead | Strategy::Scan { .. } => IoContext::BulkRead,
             Strategy::BulkWrite => IoContext::BulkWrite,
             Strategy::Vacuum { .. } => IoContext::Vacuum,
         }
@@ -46,9 +52,18 @@ impl Strategy {
     pub(crate) fn access(self) -> AccessKind {
         match self {
             Strategy::Normal | Strategy::Vacuum { buffers: 0 } => AccessKind::Normal,
-            Strategy::BulkRead => AccessKind::BulkRead,
+            Strategy::BulkRead | Strategy::Scan { .. } => AccessKind::BulkRead,
             Strategy::BulkWrite => AccessKind::BulkWrite,
             Strategy::Vacuum { .. } => AccessKind::Vacuum,
+        }
+    }
+
+    /// Returns the epochs of a pool of this size that pass at least until the access comes by the
+    /// same page again, at most [`OLD`]. 0: unknown.
+    pub(crate) fn away(self, pool: usize) -> u64 {
+        match self {
+            Strategy::Scan { blocks } => (u64::from(blocks) * EPOCHS / pool as u64).min(OLD),
+            _ => 0,
         }
     }
 
@@ -56,9 +71,9 @@ impl Strategy {
     /// are at most half of the pool's queue, so that they are clean when they leave it.
     pub(super) fn written_behind(self, pool: usize) -> usize {
         let want = match self {
-            Strategy::Normal | Strategy::BulkRead | Strategy::Vacuum { buffers: 0 } => return 0,
             Strategy::BulkWrite => BEHIND_A_LOAD,
             Strategy::Vacuum { buffers } => buffers as usize,
+            Strategy::Normal | Strategy::BulkRead | Strategy::Scan { .. } => return 0,
         };
         want.min(Strategy::most_of_queue(pool))
     }

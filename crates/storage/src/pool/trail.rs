@@ -15,7 +15,7 @@ impl Trails {
     /// Returns the trail of a strategy, in a pool of this size; None if it writes nothing.
     pub(super) fn of(&mut self, strategy: Strategy, pool: usize) -> Option<&mut Trail> {
         let trail = match strategy {
-            Strategy::Normal | Strategy::BulkRead => return None,
+            Strategy::Normal | Strategy::BulkRead | Strategy::Scan { .. } => return None,
             Strategy::BulkWrite => &mut self.load,
             Strategy::Vacuum { .. } => &mut self.vacuum,
         };

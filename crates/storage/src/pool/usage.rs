@@ -29,15 +29,16 @@ pub(crate) const QUEUED: u64 = 0b100 << CLASS_AT;
 /// The lowest bit of the epoch.
 const EPOCH_AT: u32 = 31;
 /// The largest epoch that a word can have.
-const EPOCH_MAX: u64 = (1 << 11) - 1;
+const EPOCH_MAX: u64 = (1 << 13) - 1;
 /// The bits of the epoch.
 pub(super) const EPOCH_MASK: u64 = EPOCH_MAX << EPOCH_AT;
 
 /// Epochs in which as many pages are read as there are buffers.
 pub(crate) const EPOCHS: u64 = 64;
-/// The age that stands for all higher ones: that of a page that was not used while 16 pools of
-/// pages were read.
-pub(crate) const OLD: u64 = 16 * EPOCHS - 1;
+/// The age from which on a page is idle: it was not used while 16 pools of pages were read.
+pub(crate) const IDLE: u64 = 16 * EPOCHS;
+/// The age that stands for all higher ones.
+pub(crate) const OLD: u64 = 64 * EPOCHS - 1;
 /// A last use that is so long ago is in the future: by a thread that has seen a later epoch.
 const AHEAD: u64 = EPOCH_MAX + 1 - EPOCHS;
 
@@ -156,7 +157,7 @@ pub(crate) fn age(state: u64, now: u64) -> u64 {
 /// | ... since then | 5 |
 pub(crate) fn usage(state: u64, now: u64) -> u64 {
     match (Class::of(state), age(state, now)) {
-        (_, OLD..) => 0,
+        (_, IDLE..) => 0,
         (Class::Unused | Class::Queued(_), _) => 1,
         (Class::Reused, _) => 2,
         (Class::Valued, EPOCHS..) => 3,
@@ -204,7 +205,8 @@ mod tests {
 
     #[test]
     fn ages_survive_the_wrap_around_of_epochs() {
-        for first in [0, 1, 1000, 2047, 2048, 5 * 2048 + 7, u64::MAX - 3000] {
+        let wrap = EPOCH_MAX + 1;
+        for first in [0, 1, 1000, wrap - 1, wrap, 5 * wrap + 7, u64::MAX - wrap - 1000] {
             let state = word(Unused, first);
             for epochs in [0, 1, 63, 64, OLD - 1] {
                 assert_eq!(age(state, first + epochs), epochs, "from {first}");
@@ -223,7 +225,7 @@ mod tests {
         let counts = |class, ages: &[u64]| -> Vec<u64> {
             ages.iter().map(|age| usage(word(class, 9), 9 + age)).collect()
         };
-        let ages = [0, 15, 16, 63, 64, OLD - 1, OLD];
+        let ages = [0, 15, 16, 63, 64, IDLE - 1, IDLE];
         assert_eq!(counts(Valued, &ages), [5, 5, 4, 4, 3, 3, 0]);
         assert_eq!(counts(Reused, &ages), [2, 2, 2, 2, 2, 2, 0]);
         assert_eq!(counts(Unused, &ages), [1, 1, 1, 1, 1, 1, 0]);

@@ -8,10 +8,10 @@ use super::time::Passed;
 use super::usage::{Class, EPOCHS, OLD, Use, age};
 
 /// Uses after which another buffer is looked at. All of a pool are within 512 epochs, so that no
-/// age wraps around: that is a matter of some 900 epochs beyond [`OLD`].
+/// age wraps around: that is a matter of some 4000 epochs beyond [`OLD`].
 const USES_FOR_A_LOOK: u64 = 512;
 
-const _: () = assert!(OLD + USES_FOR_A_LOOK < 2048 - 64);
+const _: () = assert!(OLD + USES_FOR_A_LOOK < 8192 - 64);
 
 /// When a miss happens.
 #[derive(Debug, Clone, Copy)]

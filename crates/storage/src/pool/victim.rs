@@ -130,6 +130,7 @@ impl BufferPool {
         let newcomer = Newcomer {
             access: strategy.access(),
             distance: distance.map(|distance| distance.min(OLD)),
+            away: strategy.away(self.buffers()),
             now: miss.now,
         };
         let Backend { io, trails, .. } = backend;
@@ -190,6 +191,7 @@ impl BufferPool {
             self.counters.from_queue.add(1);
         }
         if let Claim::Evicted = claim {
+            self.counters.evicted.add(1);
             let bulk = search.newcomer.access != AccessKind::Normal;
             let reused = bulk && state & QUEUED != 0;
             let op = if reused { IoOp::Reuse } else { IoOp::Evict };
@@ -302,7 +304,7 @@ impl BufferPool {
 
     /// Pins a buffer of the clock that is free or whose page gives way, and moves the hand. None if
     /// there is none among those that the hand looks at.
-    fn place_for(&self, newcomer: &Newcomer) -> Option<Look> {
+    pub(crate) fn place_for(&self, newcomer: &Newcomer) -> Option<Look> {
         loop {
             let hand = self.places.hand();
             let found = self.look(hand, newcomer.now, |state| newcomer.displaces(state));
@@ -368,7 +370,7 @@ impl BufferPool {
             };
             let distance = elapsed(last_use(state), desc.arrival());
             if state & TAG_VALID != 0 && distance > 0 {
-                let used_again = Newcomer { access, distance: Some(distance), now };
+                let used_again = Newcomer::again(access, distance, now);
                 if let Some(look) = self.place_for(&used_again) {
                     let (class, hand) = (used_again.class(), look.hand);
                     let successor = Some(Successor { buf, turn, hand, class });
@@ -443,11 +445,20 @@ impl BufferPool {
     /// Removes a buffer's tag, if the caller's pin is the only one and the state contains neither
     /// an I/O nor any flag of `unless`. The class stays, which tells the buffer's place.
     pub(crate) fn remove_from_table(&self, buf: u32, unless: u64) -> Option<Removed> {
-        let desc = self.desc(buf);
-        let tag = desc.tag();
-        let hash = table::hash_tag(&tag);
+        let hash = table::hash_tag(&self.desc(buf).tag());
         let bucket = self.table.lock(&self.core.descs, hash);
-        let taken = desc.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
+        let state = self.remove_from_bucket(&bucket, buf, unless)?;
+        Some(Removed { hash, state })
+    }
+
+    /// The same with the lock of the tag's bucket. Returns the state before.
+    pub(crate) fn remove_from_bucket(
+        &self,
+        bucket: &table::Locked<'_>,
+        buf: u32,
+        unless: u64,
+    ) -> Option<u64> {
+        let taken = self.desc(buf).state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
             let free =
                 refcount(s) == 1 && s & TAG_VALID != 0 && s & (READING | WRITING | unless) == 0;
             free.then_some(s & !(TAG_VALID | VALID | DIRTY | IO_ERROR))
@@ -455,6 +466,6 @@ impl BufferPool {
         let state = taken.ok()?;
         let known = bucket.remove(buf);
         debug_assert!(known, "a tagged buffer is in the page table");
-        Some(Removed { hash, state })
+        Some(state)
     }
 }

@@ -37,11 +37,11 @@ fn scan(
 }
 
 /// The pages that each of six scans of a table reads.
-fn loops(blocks: u32) -> Vec<u64> {
+fn loops(blocks: u32, strategy: Strategy) -> Vec<u64> {
     let fixture = Fixture::new(SPEC);
     let mut backend = fixture.backend();
     let pool = fixture.fill_cold(&mut backend, blocks);
-    let read = (0..6).map(|_| scan(&pool, &mut backend, 0..blocks, Strategy::BulkRead)).collect();
+    let read = (0..6).map(|_| scan(&pool, &mut backend, 0..blocks, strategy)).collect();
     assert!(pool.has_sound_places());
     assert_nothing_held(&fixture, backend);
     read
@@ -50,9 +50,9 @@ fn loops(blocks: u32) -> Vec<u64> {
 #[test]
 fn a_table_that_fits_is_in_memory_after_one_scan() {
     let half = u64::from(POOL / 2);
-    assert_eq!(loops(POOL / 2), [half, 0, 0, 0, 0, 0]);
+    assert_eq!(loops(POOL / 2, Strategy::BulkRead), [half, 0, 0, 0, 0, 0]);
     let whole = u64::from(POOL);
-    let read = loops(POOL);
+    let read = loops(POOL, Strategy::BulkRead);
     assert_eq!(read[0], whole);
     assert!(read[1..].iter().all(|read| *read <= whole / 40), "{read:?}");
 }
@@ -60,11 +60,23 @@ fn a_table_that_fits_is_in_memory_after_one_scan() {
 #[test]
 fn of_a_table_of_two_pools_half_is_read_each_time() {
     let blocks = u64::from(2 * POOL);
-    let read = loops(2 * POOL);
+    let read = loops(2 * POOL, Strategy::BulkRead);
     assert_eq!(read[0], blocks);
     let settled = &read[2..];
     let about_half = blocks * 48 / 100..=blocks * 58 / 100;
     assert!(settled.iter().all(|read| about_half.contains(read)), "{read:?} of {blocks}");
+}
+
+#[test]
+fn a_part_stays_of_a_table_that_outlasts_its_ghosts() {
+    let size = 6 * POOL;
+    let read = loops(size, Strategy::Scan { blocks: size });
+    let blocks = u64::from(size);
+    assert_eq!(read[0], blocks);
+    // At best five of the six pools' worth.
+    let settled = &read[3..];
+    let about = blocks * 83 / 100..=blocks * 88 / 100;
+    assert!(settled.iter().all(|read| about.contains(read)), "{read:?} of {blocks}");
 }
 
 /// Pages of half a pool that are used at random.

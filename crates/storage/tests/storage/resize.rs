@@ -104,6 +104,32 @@ fn a_smaller_pool_has_written_what_left_it() {
 }
 
 #[test]
+fn pages_in_demand_stay_in_a_smaller_pool() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 1024);
+        // The last pages are in the last buffers of those that have pages.
+        for block in (0..PAGES).chain((0..20).flat_map(|_| PAGES - 100..PAGES)) {
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
+            assert_eq!(version(&pin.lock_shared().copy(), block), 0);
+        }
+        resize(&pool, &mut backend, 256);
+        let kept: Vec<u32> = (0..PAGES).filter(|&b| pool.lookup(&tag(b)).is_some()).collect();
+        let in_demand = kept.iter().filter(|&&block| block >= PAGES - 100).count();
+        assert!(in_demand >= 95, "{in_demand} of {}", kept.len());
+        assert!(kept.len() >= 240, "{}", kept.len());
+        let before = pool.stats().allocated;
+        for &block in &kept {
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
+            assert_eq!(version(&pin.lock_shared().copy(), block), 0, "block {block}");
+        }
+        assert_eq!(pool.stats().allocated, before);
+    });
+}
+
+#[test]
 fn the_pool_keeps_to_its_bounds() {
     let fixture = Fixture::new(Spec::plain());
     let mut backend = fixture.backend();

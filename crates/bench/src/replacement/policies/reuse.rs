@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | not used since it came | lower than its age | from a scan: half a pool old; else always |
 //! | used by bulk accesses only | lower than its age | it is a pool old |
-//! | used by others | lower than its age, and no scan asks | it is 16 pools old |
+//! | used by others | lower than its age; from a scan: than a 16th of it | it is 16 pools old; from a scan: 64 |
 //!
 //! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue. A ghost or
 //! a second use in the queue tells a page's distance. So a scan of new pages uses what is idle,
@@ -26,8 +26,12 @@ use super::policy::{Policy, Reference, Setup};
 
 /// Epochs in which as many misses happen as there are buffers.
 const EPOCHS: u64 = 64;
-/// The age that stands for all higher ones: what fits into ten bits.
-const OLD: u64 = 16 * EPOCHS - 1;
+/// The age that stands for all higher ones: what fits into twelve bits.
+const OLD: u64 = 64 * EPOCHS - 1;
+/// The age from which on a page is idle.
+const IDLE: u64 = 16 * EPOCHS;
+/// Pages of a scan that cost as much as one that somebody waits for.
+const SCANNED: u64 = 16;
 /// Uses that take as long as a miss.
 const USES: u64 = 64;
 /// Ghosts for each buffer.
@@ -113,13 +117,15 @@ impl Reuse {
         let scan = match to.access {
             AccessKind::Normal => false,
             AccessKind::BulkRead => true,
-            AccessKind::BulkWrite | AccessKind::Vacuum => return age == OLD,
+            AccessKind::BulkWrite | AccessKind::Vacuum => return age >= IDLE,
         };
         match to.distance {
-            Some(_) if state == State::Valued && scan => age == OLD,
+            Some(distance) if state == State::Valued && scan => {
+                age == OLD || age / SCANNED > distance
+            }
             Some(distance) => age > distance,
             None => match state {
-                State::Valued => age == OLD,
+                State::Valued => age >= if scan { OLD } else { IDLE },
                 State::Reused => age >= EPOCHS,
                 _ => !scan || age >= EPOCHS / 2,
             },

@@ -1,17 +1,18 @@
 //! What Linux tells of memory: /proc/meminfo, the limits of control groups (versions 1 and 2), and
-//! /proc/pressure/memory. On other systems nothing is known.
+//! pressure (memory.pressure of the process's own group, else /proc/pressure/memory). On other
+//! systems nothing is known.
 
 use std::path::{Path, PathBuf};
 
 use forebay_aio::system_text;
 
-use super::target::Readings;
+use super::Readings;
 
 /// Where the hierarchies of control groups usually are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Reads all. None if even the machine's memory is not told.
-pub fn read() -> Option<Readings> {
+pub(crate) fn read() -> Option<Readings> {
     read_under(Path::new("/"))
 }
 
@@ -19,13 +20,14 @@ pub fn read() -> Option<Readings> {
 fn read_under(root: &Path) -> Option<Readings> {
     let text = |path: &str| system_text(&root.join(path));
     let meminfo = text("proc/meminfo")?;
+    let groups = text("proc/self/cgroup").unwrap_or_default();
+    let pressure = own_pressure(root, &groups).or_else(|| text("proc/pressure/memory"));
     let kilobytes = |name: &str| number_after(&meminfo, name).map(|n| n << 10);
     let mut readings = Readings {
         total: kilobytes("MemTotal:")?,
         room: kilobytes("MemAvailable:")?,
-        stalled: text("proc/pressure/memory").and_then(|t| stalled(&t)).unwrap_or(0.0),
+        stalled: pressure.and_then(|text| stalled(&text)).unwrap_or(0.0),
     };
-    let groups = text("proc/self/cgroup").unwrap_or_default();
     for (limit, left) in limits(root, &groups) {
         readings.total = readings.total.min(limit);
         readings.room = readings.room.min(left);
@@ -43,6 +45,13 @@ fn number_after(text: &str, word: &str) -> Option<u64> {
 fn stalled(text: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+}
+
+/// What the process's own group of version 2 tells of pressure.
+fn own_pressure(root: &Path, groups: &str) -> Option<String> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let base = root.join(GROUPS.trim_start_matches('/'));
+    system_text(&base.join(group).join("memory.pressure"))
 }
 
 /// The names of the files of one version.
@@ -171,5 +180,12 @@ mod tests {
         let found = machine(&[("proc/pressure/memory", pressure)]).expect("told");
         assert!((found.stalled - 12.5).abs() < 1e-9);
         assert!(machine(&[]).is_some_and(|found| found.stalled == 0.0));
+        let own = [
+            ("proc/pressure/memory", pressure),
+            ("proc/self/cgroup", "4:memory:/x\n0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/memory.pressure", "some avg10=3.00 avg60=1.00\n"),
+        ];
+        let found = machine(&own).expect("told");
+        assert!((found.stalled - 3.0).abs() < 1e-9, "of the own group: {}", found.stalled);
     }
 }
