@@ -24,7 +24,7 @@ pub use pool::{
     ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
 };
 pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, load_blocks, prewarm};
-pub use resize::{ResizeStop, Resized};
+pub use resize::{Keeping, ResizeStop, Resized};
 pub use runs::{Merge, RunHost, RunItems, Runs};
 pub use smgr::{
     ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_temp_relations,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   grow:    memory is provided - registered - its buffers get places
-//!   shrink:  the last buffers lose their places - dirty ones are written
-//!            - from the end: pages move to the places of older ones or leave, buffers are retired
-//!            - memory is given back
+//!   shrink:  the last buffers lose their places
+//!            - from the end, 128 MB at a time: dirty pages are written; pages move to the places of
+//!              older ones, or leave; buffers are retired; memory is given back
 //! ```
 //!
 //! Addresses for the pool's bound are reserved when it is made, so pages never move. A shrink waits
@@ -21,6 +21,17 @@ use std::ops::Range;
 
 /// Buffers that are retired together: 4 MB of them.
 const CHUNK: usize = 512;
+/// Buffers whose memory is given back together: 128 MB, which are registered as one piece.
+const RELEASED: usize = 32 * CHUNK;
+
+/// Which pages a smaller pool keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Those that are in demand: they move to buffers that stay.
+    InDemand,
+    /// Those that are in buffers that stay. That is faster.
+    InPlace,
+}
 
 /// What came of a change of the pool's size.
 #[derive(Debug, Clone)]
@@ -59,8 +70,18 @@ pub enum ResizeStop {
 
 impl BufferPool {
     /// Gives the pool another number of buffers. A shrink waits for buffers in use, but no longer
-    /// than `patience`. The caller holds no pins and no locks.
+    /// than `patience`, and keeps pages that are in demand. The caller holds no pins and no locks.
     pub fn resize(&self, backend: &mut Backend, buffers: usize, patience: Duration) -> Resized {
+        self.resize_keeping(backend, buffers, (Keeping::InDemand, patience))
+    }
+
+    /// The same. Says which pages a shrink keeps.
+    pub fn resize_keeping(
+        &self,
+        backend: &mut Backend,
+        buffers: usize,
+        (keeping, patience): (Keeping, Duration),
+    ) -> Resized {
         backend.io.submit();
         let until = Instant::now() + patience;
         let _resizing = self.resizing.lock();
@@ -68,7 +89,7 @@ impl BufferPool {
         let (least, most) = (self.min_buffers(), self.max_buffers());
         let to = buffers.clamp(least, most);
         let stopped = if to < from {
-            self.shrink(backend, to, until)
+            self.shrink(backend, to, (keeping, until))
         } else {
             self.enlarge(to).err().map(ResizeStop::Failed)
         };
@@ -87,32 +108,51 @@ impl BufferPool {
         Ok(())
     }
 
-    fn shrink(&self, backend: &mut Backend, to: usize, until: Instant) -> Option<ResizeStop> {
+    fn shrink(
+        &self,
+        backend: &mut Backend,
+        to: usize,
+        (keeping, until): (Keeping, Instant),
+    ) -> Option<ResizeStop> {
         let from = self.buffers();
         self.take_places(to as u32);
-        let dirty: Vec<u32> =
-            (to as u32..from as u32).filter(|&buf| self.is_idle_dirty(buf)).collect();
-        let mut stopped = self.write_out(backend, &dirty).err().map(ResizeStop::Failed);
+        let (mut size, mut stopped) = (from, None);
         let mut retired = Vec::new();
-        let mut size = from;
         while stopped.is_none() && size > to {
-            let first = size.saturating_sub(CHUNK).max(to);
-            stopped = self.retire_all(backend, first as u32..size as u32, &mut retired, until);
-            if stopped.is_none() {
-                retired.clear();
-                size = first;
-                self.core.set_size(size);
+            let part = ((size - 1) / RELEASED * RELEASED).max(to);
+            stopped = self.write_idle(backend, part as u32..size as u32).err();
+            while stopped.is_none() && size > part {
+                let first = size.saturating_sub(CHUNK).max(part);
+                let chunk = first as u32..size as u32;
+                stopped = self.retire_all(backend, chunk, (keeping, until), &mut retired);
+                if stopped.is_none() {
+                    retired.clear();
+                    size = first;
+                    self.core.set_size(size);
+                }
             }
+            self.release(size);
         }
         self.follow_size(size);
         if size > to {
             self.give_places(to as u32..size as u32, &retired);
         }
-        if size < from {
-            self.aio.memory_resized(&self.core.region, size * BLOCK_SIZE);
-            self.core.region.vacate(size * BLOCK_SIZE);
-        }
         stopped
+    }
+
+    /// Gives back the memory beyond so many buffers.
+    fn release(&self, buffers: usize) {
+        let (region, bytes) = (&self.core.region, buffers * BLOCK_SIZE);
+        if bytes < region.occupied() {
+            self.aio.memory_resized(region, bytes);
+            region.vacate(bytes);
+        }
+    }
+
+    /// Writes the dirty ones of these buffers that are not in use.
+    fn write_idle(&self, backend: &mut Backend, buffers: Range<u32>) -> Result<(), ResizeStop> {
+        let dirty: Vec<u32> = buffers.filter(|&buf| self.is_idle_dirty(buf)).collect();
+        Ok(self.write_out(backend, &dirty)?)
     }
 
     fn is_idle_dirty(&self, buf: u32) -> bool {
@@ -138,13 +178,13 @@ impl BufferPool {
         &self,
         backend: &mut Backend,
         buffers: Range<u32>,
+        (keeping, until): (Keeping, Instant),
         retired: &mut Vec<u32>,
-        until: Instant,
     ) -> Option<ResizeStop> {
         let mut left: Vec<u32> = buffers.collect();
         loop {
             left.retain(|&buf| {
-                let done = self.relocate(buf) || self.retire(buf);
+                let done = (keeping == Keeping::InDemand && self.relocate(buf)) || self.retire(buf);
                 if done {
                     retired.push(buf);
                 }

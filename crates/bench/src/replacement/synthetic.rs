@@ -31,7 +31,7 @@ pub(super) fn traces(buffers: usize) -> Vec<Trace> {
     ] {
         all.push(hot_set(pool, name, access, bulk_pages, per_turn));
     }
-    all.push(skewed_set(pool));
+    all.extend([false, true].map(|cold| skewed_set(pool, cold)));
     all.push(moving(pool));
     all.push(next_table(pool));
     all.push(in_turn(pool));
@@ -153,24 +153,27 @@ fn hot_set(
     made.done(name)
 }
 
-/// Skewed look-ups of a table of two thirds of the pool, all of it in memory at first, beside a fast
-/// loop: pages that are wanted rarely, but by those who wait for them.
-fn skewed_set(pool: u32) -> Trace {
-    let size = pool / 3 * 2;
+/// Skewed look-ups of a table of two thirds of the pool beside a fast loop: pages that are wanted
+/// rarely, but by those who wait for them. They are in memory at first, or the loop's pages are.
+fn skewed_set(pool: u32, cold: bool) -> Trace {
+    let (size, looped) = (pool / 3 * 2, pool / 3 * 8);
     let (mut made, mut skewed) = (Maker::default(), Skewed::new(size));
-    (0..2 * size).for_each(|n| made.normal(n % size));
+    match cold {
+        true => (0..4).for_each(|_| made.scan(size, looped)),
+        false => (0..2 * size).for_each(|n| made.normal(n % size)),
+    }
     let mut at = 0;
     for turn in 0..16 * pool {
-        if turn == 2 * pool {
+        if turn == 4 * pool {
             made.count_from_here();
         }
         made.normal(skewed.next());
         for _ in 0..7 {
-            made.bulk(size + at % (8 * pool / 3), AccessKind::BulkRead);
+            made.bulk(size + at % looped, AccessKind::BulkRead);
             at += 1;
         }
     }
-    made.done("skewed 0.67, a fast loop of 2.67")
+    made.done(if cold { "the same, cold at first" } else { "skewed 0.67, a fast loop of 2.67" })
 }
 
 /// A hot set of half a pool that is another one after every 8 pools' worth of uses.

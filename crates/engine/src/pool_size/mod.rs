@@ -15,12 +15,12 @@ use std::sync::Arc;
 use forebay_aio::BackendType;
 use forebay_aio::sync::thread::{self, JoinHandle};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_storage::{Backend, ResizeStop, Resized};
+use forebay_storage::{Backend, Keeping, ResizeStop, Resized};
 
 use crate::config::{Background, EngineConfig, PoolSize, PoolUse};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::memory::{self, blocks, bytes};
+use crate::memory::{self, Readings, blocks, bytes};
 
 use target::{CALM, Present};
 
@@ -30,6 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(10);
 /// How often the machine's memory is looked at, or the program asked.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same while memory is scarce, or the pool grows.
+const SOON: Duration = Duration::from_millis(50);
+/// For so long ahead it counts what others take.
+const AHEAD: Duration = Duration::from_millis(200);
 /// The largest bound that an engine chooses by itself: half of what can be registered with
 /// io_uring, which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
@@ -53,8 +57,9 @@ pub(crate) fn make_room(core: &Core, pages: usize) {
     let present = core.pool.buffers();
     // The queue of new pages takes some, too.
     let wanted = (pages + pages / 8).min(present + blocks(memory.to_spare() / 2));
-    if let Some(resized) =
-        (wanted > present).then(|| resize(core, wanted.min(most(core)))).flatten()
+    if let Some(resized) = (wanted > present)
+        .then(|| resize(core, wanted.min(most(core)), Keeping::InDemand))
+        .flatten()
     {
         tell(&resized);
     }
@@ -93,10 +98,10 @@ impl Core {
         &self,
         backend: &mut Backend,
         blocks: usize,
-        patience: Duration,
+        how: (Keeping, Duration),
     ) -> Result<Resized, EngineError> {
         self.sizing.note(|done| done.target = Some(blocks));
-        let resized = self.pool.resize(backend, blocks, patience);
+        let resized = self.pool.resize_keeping(backend, blocks, how);
         if resized.buffers != resized.from {
             self.sizing.note(|done| done.resizes += 1);
         }
@@ -114,7 +119,7 @@ impl Core {
 pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
     let changed = core.sizing.take_change();
     if let (true, PoolSize::Blocks(blocks)) = (changed, core.sizing.wanted()) {
-        core.resize_pool(backend, blocks, Duration::ZERO)?;
+        core.resize_pool(backend, blocks, (Keeping::InDemand, Duration::ZERO))?;
     }
     Ok(())
 }
@@ -128,7 +133,7 @@ fn run(core: &Core) {
             PoolSize::Blocks(blocks) => sizer.set(core, blocks, is_news),
             PoolSize::Automatic => {
                 sizer.follow(core, |sizer, pool| sizer.automatic(core, pool));
-                Some(LOOK)
+                Some(sizer.next_look())
             }
             PoolSize::Chosen(chooser) => {
                 sizer.follow(core, |_, pool| chooser.ask(pool).clamp(pool.least, pool.most));
@@ -141,6 +146,10 @@ fn run(core: &Core) {
 /// What the thread remembers.
 #[derive(Default)]
 struct Sizer {
+    /// The last look at the machine's memory.
+    last: Option<Look>,
+    /// Whether the pool has just become larger.
+    grows: bool,
     /// When memory was short last, or a size could not be had.
     short: Option<Instant>,
     /// Pages that had given way to others by the last look.
@@ -151,13 +160,32 @@ struct Sizer {
     complained: bool,
 }
 
+/// What was seen of the machine's memory.
+#[derive(Clone, Copy)]
+struct Look {
+    at: Instant,
+    memory: Readings,
+    /// Bytes of the pool.
+    pool: u64,
+}
+
+impl Look {
+    /// The bytes that others take in the time ahead, if they go on as they did since a look.
+    fn falling(&self, since: &Look) -> u64 {
+        let left = |look: &Look| look.memory.room + look.pool;
+        let taken = left(since).saturating_sub(left(self)) as f64;
+        let seconds = (self.at - since.at).max(SOON).as_secs_f64();
+        (taken / seconds * AHEAD.as_secs_f64()) as u64
+    }
+}
+
 impl Sizer {
     /// Gives the pool this size. Returns when that is to be tried again.
     fn set(&mut self, core: &Core, blocks: usize, is_news: bool) -> Option<Duration> {
         if core.pool.buffers() == blocks {
             return None;
         }
-        let Some(resized) = resize(core, blocks) else { return Some(RETRY) };
+        let Some(resized) = resize(core, blocks, Keeping::InDemand) else { return Some(RETRY) };
         if resized.buffers != resized.from {
             tell(&resized);
         }
@@ -181,12 +209,15 @@ impl Sizer {
             evicted: evicted - std::mem::replace(&mut self.evicted, evicted),
         };
         let wanted = decide(self, pool);
+        self.grows = wanted > present;
         // What could not be had is not tried again at once.
-        if wanted == present || (wanted > present && self.calm() < CALM) {
+        if wanted == present || (self.grows && self.calm() < CALM) {
             core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
-        let Some(resized) = resize(core, wanted) else { return };
+        let hurry = self.last.is_some_and(|look| look.memory.is_ending());
+        let keeping = if hurry { Keeping::InPlace } else { Keeping::InDemand };
+        let Some(resized) = resize(core, wanted, keeping) else { return };
         self.heed(&resized, wanted);
         if self.told == 0 {
             self.told = resized.from;
@@ -200,17 +231,27 @@ impl Sizer {
     /// Returns the number of blocks that fits the machine's memory, as far as that is known.
     fn automatic(&mut self, core: &Core, pool: PoolUse) -> usize {
         let Some(memory) = memory::read() else { return pool.buffers };
-        if memory.is_short() {
-            self.short = Some(Instant::now());
-            core.sizing.note(|done| done.shortages += 1);
-        }
+        let look = Look { at: Instant::now(), memory, pool: bytes(pool.buffers) };
+        let last = self.last.replace(look).unwrap_or(look);
         let present = Present {
-            size: bytes(pool.buffers),
+            size: look.pool,
+            falling: look.falling(&last),
             bounds: (bytes(pool.least), bytes(most(core))),
             is_full: pool.evicted > 0,
             calm: self.calm(),
         };
-        blocks(target::target(&memory, &present))
+        let wanted = target::target(&memory, &present);
+        if wanted < look.pool {
+            self.short = Some(look.at);
+            core.sizing.note(|done| done.shortages += 1);
+        }
+        blocks(wanted)
+    }
+
+    /// How long until memory is looked at again.
+    fn next_look(&self) -> Duration {
+        let scarce = self.last.is_some_and(|look| look.memory.is_scarce());
+        if scarce || self.grows { SOON } else { LOOK }
     }
 
     fn calm(&self) -> Duration {
@@ -232,7 +273,7 @@ impl Sizer {
 }
 
 /// Changes the size with a backend of its own. None if there is none, or the engine must stop.
-fn resize(core: &Core, blocks: usize) -> Option<Resized> {
+fn resize(core: &Core, blocks: usize, keeping: Keeping) -> Option<Resized> {
     let io = match core.aio.backend(BackendType::BackgroundWorker) {
         Ok(io) => io,
         Err(error) => {
@@ -240,7 +281,7 @@ fn resize(core: &Core, blocks: usize) -> Option<Resized> {
             return None;
         }
     };
-    match core.resize_pool(&mut Backend::new(io), blocks, PATIENCE) {
+    match core.resize_pool(&mut Backend::new(io), blocks, (keeping, PATIENCE)) {
         Ok(resized) => Some(resized),
         Err(error) => {
             tracing::error!("the size of shared buffers is not changed: {error}");
@@ -266,6 +307,22 @@ fn tell(resized: &Resized) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_take_is_foreseen() {
+        let at = Instant::now();
+        let look = |ms, room, pool| Look {
+            at: at + Duration::from_millis(ms),
+            memory: Readings { total: 10_000, room, stalled: 0.0 },
+            pool,
+        };
+        let before = look(0, 1000, 5000);
+        assert_eq!(look(100, 900, 5000).falling(&before), 200);
+        assert_eq!(look(100, 900, 5100).falling(&before), 0, "the pool has it");
+        assert_eq!(look(100, 1000, 4900).falling(&before), 200, "it has got what the pool gave");
+        assert_eq!(look(100, 1100, 5000).falling(&before), 0);
+        assert_eq!(before.falling(&before), 0);
+    }
 
     #[test]
     fn after_a_size_that_could_not_be_had_the_pool_waits() {

@@ -4,12 +4,13 @@
 //!   room:     what could be taken without anyone else noticing: the least of the memory that is
 //!             available, and of what each limit of a control group leaves
 //!   reserve:  a 16th of the memory, 64 MB to 2 GB, which stays free
+//!   falling:  what others take in 200 ms, as they did since the last look
 //!
-//!   room < reserve                          shrink by the difference
+//!   room < reserve + falling                shrink by the difference
 //!   others are stalled, room < 4 x reserve  shrink by a 64th
 //!   pages give way, room > 2 x reserve
-//!     and memory was never short            grow twofold, by a gigabyte at most
-//!     and it was not short for a while      grow by a 64th
+//!     and memory was not short for 10 min   grow twofold, by a gigabyte at most
+//!     and it was not short for 10 s         grow by a 64th
 //!   else                                    stay
 //! ```
 //!
@@ -22,6 +23,8 @@ use crate::memory::Readings;
 
 /// How long after a shortage the pool stays as it is.
 pub(super) const CALM: Duration = Duration::from_secs(10);
+/// How long after a shortage it grows as if there had been none.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Percent of the last ten seconds in which some task waited for memory, from which on the pool
 /// gives some back.
 const STALLED: f64 = 5.0;
@@ -37,6 +40,8 @@ const MOST_GROWTH: u64 = 1 << 30;
 pub struct Present {
     /// Its bytes.
     pub size: u64,
+    /// The bytes that others are about to take.
+    pub falling: u64,
     /// The fewest and the most that it may have.
     pub bounds: (u64, u64),
     /// Whether pages had to give way to others lately.
@@ -54,12 +59,17 @@ impl Readings {
     /// Whether tasks wait for memory. With much room left, they wait because of limits of their
     /// own.
     fn is_stalled(&self) -> bool {
-        self.stalled >= STALLED && self.room < 4 * self.reserve()
+        self.stalled >= STALLED && self.is_scarce()
     }
 
-    /// Whether memory is short.
-    pub fn is_short(&self) -> bool {
-        self.room < self.reserve() || self.is_stalled()
+    /// Whether so little is left that it may end between two looks.
+    pub fn is_scarce(&self) -> bool {
+        self.room < 4 * self.reserve()
+    }
+
+    /// Whether it may end at any moment.
+    pub fn is_ending(&self) -> bool {
+        self.room < self.reserve() / 2
     }
 
     /// What a pool may take at once, if its pages are known to be needed.
@@ -72,8 +82,9 @@ impl Readings {
 pub fn target(readings: &Readings, pool: &Present) -> u64 {
     let (least, most) = pool.bounds;
     let (size, reserve) = (pool.size, readings.reserve());
-    let wanted = if readings.room < reserve {
-        size.saturating_sub(reserve - readings.room)
+    let needed = reserve + pool.falling;
+    let wanted = if readings.room < needed {
+        size.saturating_sub(needed - readings.room)
     } else if readings.is_stalled() {
         size - size / 64
     } else if pool.is_full && pool.calm >= CALM {
@@ -90,7 +101,7 @@ pub fn target(readings: &Readings, pool: &Present) -> u64 {
 /// By how much a full pool grows at once, where there is room.
 fn growth(pool: &Present) -> u64 {
     let [after, before] = LEAST_GROWTH;
-    if pool.calm == Duration::MAX {
+    if pool.calm >= FORGOTTEN {
         pool.size.clamp(before, MOST_GROWTH)
     } else {
         (pool.size / 64).max(after)
@@ -110,7 +121,7 @@ mod tests {
     }
 
     fn full(size: u64, calm: Duration) -> Present {
-        Present { size, bounds: BOUNDS, is_full: true, calm }
+        Present { size, falling: 0, bounds: BOUNDS, is_full: true, calm }
     }
 
     /// The size of a full pool some time after a shortage.
@@ -124,17 +135,26 @@ mod tests {
         assert_eq!(size(&readings(16 * GB, GB - 100 * MB), 8 * GB), 8 * GB - 100 * MB);
         assert_eq!(size(&readings(16 * GB, 0), 8 * GB), 7 * GB);
         assert_eq!(size(&readings(16 * GB, 0), 500 * MB), 16 * MB, "down to its least size");
-        assert!(!readings(16 * GB, GB).is_short());
+    }
+
+    #[test]
+    fn it_gives_back_what_others_are_about_to_take() {
+        let size = |room, falling| {
+            let pool = Present { falling, ..full(8 * GB, Duration::MAX) };
+            target(&readings(16 * GB, room), &pool)
+        };
+        assert_eq!(size(2 * GB, GB), 8 * GB, "they take it from what is free");
+        assert_eq!(size(2 * GB, GB + 512 * MB), 8 * GB - 512 * MB);
+        assert_eq!(size(500 * MB, 2 * GB), 8 * GB - 524 * MB - 2 * GB);
     }
 
     #[test]
     fn stalls_count_where_room_is_scarce() {
         let stalled = |room| Readings { stalled: 7.5, ..readings(16 * GB, room) };
         assert_eq!(size(&stalled(3 * GB), 8 * GB), 8 * GB - 128 * MB);
-        assert!(stalled(3 * GB).is_short() && !stalled(4 * GB).is_short());
         assert!(size(&stalled(4 * GB), 8 * GB) > 8 * GB);
         let little = Readings { stalled: 4.9, ..stalled(3 * GB) };
-        assert!(!little.is_short());
+        assert!(size(&little, 8 * GB) > 8 * GB);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 use super::harness::{Mount, Server, failure, refused, refused_by, value};
 use forebay_testkit::free_port;
 use forebay_testkit::io::has_io_uring;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -223,23 +225,63 @@ impl Drop for MemoryGroup {
     }
 }
 
+/// Runs a program in a group. Without one it runs as it is: containers may not have the right to
+/// make groups.
+fn enter(group: Option<&MemoryGroup>) -> String {
+    let Some(group) = group else { return "exec \"$0\" \"$@\"".to_owned() };
+    let procs = group.dir.join("cgroup.procs");
+    format!("echo $$ > \"{}\" && exec \"$0\" \"$@\"", procs.display())
+}
+
 #[test]
 fn little_memory_is_enough_for_more_data() {
     for bytes in [512 << 20, 1 << 30] {
         let group = MemoryGroup::new(bytes);
-        let procs = group.as_ref().map(|group| group.dir.join("cgroup.procs"));
-        let enter = match &procs {
-            Some(procs) => format!("echo $$ > \"{}\" && exec \"$0\" \"$@\"", procs.display()),
-            // Containers may not have the right to make one.
-            None => "exec \"$0\" \"$@\"".to_owned(),
-        };
-        let server = Server::under(folder(), &["sh", "-c", &enter], DIRECT);
-        if let Some(procs) = procs {
-            let members = std::fs::read_to_string(procs).expect("is there");
-            assert_eq!(members.trim(), server.pid().to_string());
+        let server = Server::under(folder(), &["sh", "-c", &enter(group.as_ref())], DIRECT);
+        if let Some(group) = group {
+            let members = std::fs::read_to_string(group.dir.join("cgroup.procs"));
+            assert_eq!(members.expect("is there").trim(), server.pid().to_string());
         }
-        // More than shared_buffers have room for.
-        work(&server, 200_000);
+        // More than the pool may have.
+        work(&server, 1_200_000 >> u32::from(bytes < 1 << 30));
         server.stop();
     }
+}
+
+/// Takes memory and says so, and waits until its input ends.
+const TAKE: &str = "
+import sys
+taken = b'x' * (600 << 20)
+print(len(taken), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn memory_that_another_program_takes_is_given_back() {
+    let group = MemoryGroup::new(1 << 30);
+    let enter = enter(group.as_ref());
+    let server = Server::under(folder(), &["sh", "-c", &enter], DIRECT);
+    work(&server, 400_000);
+    let mut client = server.client();
+    let mut pool = |column| {
+        let row = format!("SELECT {column} FROM pg_stat_buffer_pool");
+        value(&mut client, &row).parse::<u64>().expect("a number")
+    };
+    let (before, begun) = (pool("buffers"), pool("memory_shortages"));
+    let mut other = Command::new("sh");
+    let other = other.args(["-c", &enter, "python3", "-c", TAKE]);
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut said = String::new();
+    let out = other.stdout.as_mut().expect("a pipe");
+    BufReader::new(out).read_line(&mut said).expect("it runs");
+    assert_eq!(said.trim(), (600 << 20).to_string(), "it has got its memory");
+    if group.is_some() && expected(server.data_dir()) == ALL {
+        assert!(before > 50_000, "the table is in the pool of {before} buffers");
+        assert!(pool("buffers") < before - 5_000, "of {before}: {}", pool("buffers"));
+        assert!(pool("memory_shortages") > begun);
+    }
+    assert_eq!(value(&mut server.client(), "SELECT count(*) FROM t"), "400000");
+    drop(other.stdin.take());
+    assert!(other.wait().expect("it ends").success());
+    server.stop();
 }

@@ -6,15 +6,21 @@
 //!
 //! | the page on the clock is | it gives way to a page whose distance is | or to one without, if |
 //! |---|---|---|
-//! | unused | lower than its age | always |
-//! | reused | lower than its age | it is a pool old |
+//! | unused | any | always |
+//! | reused | lower than 16 times its age | it is a quarter of a pool old |
 //! | valued | lower than its age | it is 16 pools old |
 //!
-//! Bulk work gets less. To a scan's page without a distance an unused page gives way only if it is
-//! half a pool old. A valued page gives way to a page whose distance is a 16th of its age, or if it
-//! is 64 pools old: a scan reads 16 blocks in the time that others wait for one. If a table is so
-//! large that its pages can't have ghosts when the scan comes by again, its size is their distance.
-//! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue.
+//! A scan reads 16 blocks in the time that others wait for one, so its pages get less:
+//!
+//! | the page on the clock is | it gives way to a scan's page whose distance is | or to one without, if |
+//! |---|---|---|
+//! | unused | lower than its age | it is half a pool old |
+//! | reused | lower than its age | it is a pool old |
+//! | valued | lower than a 16th of its age | it is 64 pools old |
+//!
+//! If a table is so large that its pages can't have ghosts when the scan comes by again, its size is
+//! their distance. Vacuum and loads of new rows get only what is 16 pools old, or a place in the
+//! queue.
 //!
 //! So a scan of new pages takes what is idle, the pages of a loop don't replace each other, and
 //! pages in use stay, whatever is scanned. It is LIRS's idea without its lists. `forebay bench
@@ -26,6 +32,8 @@ use super::usage::{Class, EPOCHS, IDLE, OLD, age};
 
 /// Blocks that a scan reads in the time that others wait for one.
 const SCANNED: u64 = 16;
+/// The age up to which a page that scans use again is kept from others.
+const RECENT: u64 = EPOCHS / 4;
 /// Ghosts are forgotten after so many epochs.
 const GHOSTS_LAST: u64 = FOR_EACH_BUFFER as u64 * EPOCHS;
 
@@ -51,18 +59,31 @@ impl Newcomer {
     /// Whether the page of a clock's buffer in this state gives way to it.
     pub(crate) fn displaces(&self, state: u64) -> bool {
         let (class, age) = (Class::of(state), age(state, self.now));
-        let scan = match self.access {
-            AccessKind::Normal => false,
-            AccessKind::BulkRead => true,
-            AccessKind::BulkWrite | AccessKind::Vacuum => return age >= IDLE,
-        };
+        match self.access {
+            AccessKind::Normal => self.normal_displaces(class, age),
+            AccessKind::BulkRead => self.scan_displaces(class, age),
+            AccessKind::BulkWrite | AccessKind::Vacuum => age >= IDLE,
+        }
+    }
+
+    fn normal_displaces(&self, class: Class, age: u64) -> bool {
+        match (self.distance, class) {
+            (_, Class::Unused | Class::Queued(_)) => true,
+            (Some(distance), Class::Reused) => age > (distance / SCANNED).min(RECENT),
+            (None, Class::Reused) => age >= RECENT,
+            (Some(distance), Class::Valued) => age > distance,
+            (None, Class::Valued) => age >= IDLE,
+        }
+    }
+
+    fn scan_displaces(&self, class: Class, age: u64) -> bool {
         let known = self.distance.or((self.away > GHOSTS_LAST).then_some(self.away));
         match (known, class) {
-            (Some(distance), Class::Valued) if scan => age == OLD || age / SCANNED > distance,
+            (Some(distance), Class::Valued) => age == OLD || age / SCANNED > distance,
             (Some(distance), _) => age > distance,
-            (None, Class::Valued) => age >= if scan { OLD } else { IDLE },
+            (None, Class::Valued) => age == OLD,
             (None, Class::Reused) => age >= EPOCHS,
-            (None, Class::Unused | Class::Queued(_)) => !scan || age >= EPOCHS / 2,
+            (None, Class::Unused | Class::Queued(_)) => age >= EPOCHS / 2,
         }
     }
 
@@ -96,12 +117,13 @@ mod tests {
     fn pages_give_way_by_class_age_and_distance() {
         let (unused, reused, valued) = (Class::Unused, Class::Reused, Class::Valued);
         for (access, distance, least) in [
-            (Normal, None, [0, 64, 1024]),
+            (Normal, None, [0, 16, 1024]),
             (BulkRead, None, [32, 64, OLD]),
             (BulkWrite, None, [1024; 3]),
             (Vacuum, None, [1024; 3]),
-            (Normal, Some(0), [1; 3]),
-            (Normal, Some(100), [101; 3]),
+            (Normal, Some(0), [0, 1, 1]),
+            (Normal, Some(100), [0, 7, 101]),
+            (Normal, Some(1000), [0, 17, 1001]),
             (BulkRead, Some(100), [101, 101, 1616]),
             (BulkRead, Some(300), [301, 301, OLD]),
             (BulkWrite, Some(0), [1024; 3]),
@@ -111,7 +133,7 @@ mod tests {
             let found = [unused, reused, valued].map(|class| gives_way_at(class, newcomer));
             assert_eq!(found, least.map(Some), "{access:?}, {distance:?}");
         }
-        assert_eq!(gives_way_at(unused, Newcomer::again(Normal, OLD, 0)), None);
+        assert_eq!(gives_way_at(valued, Newcomer::again(Normal, OLD, 0)), None);
     }
 
     #[test]

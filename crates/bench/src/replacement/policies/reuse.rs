@@ -10,9 +10,9 @@
 //!
 //! | the page on the clock was | gives way to a page whose distance is | or to one without, if |
 //! |---|---|---|
-//! | not used since it came | lower than its age | from a scan: half a pool old; else always |
-//! | used by bulk accesses only | lower than its age | it is a pool old |
-//! | used by others | lower than its age; from a scan: than a 16th of it | it is 16 pools old; from a scan: 64 |
+//! | not used since it came | any; from a scan: lower than its age | from a scan: half a pool old; else always |
+//! | used by bulk accesses only | lower than 16 times its age; from a scan: than its age | a quarter of a pool old; from a scan: one pool |
+//! | used by others | lower than its age; from a scan: than a 16th of it | 16 pools old; from a scan: 64 |
 //!
 //! Vacuum and loads of new rows get only what is 16 pools old, or a place in the queue. A ghost or
 //! a second use in the queue tells a page's distance. So a scan of new pages uses what is idle,
@@ -30,6 +30,8 @@ const EPOCHS: u64 = 64;
 const OLD: u64 = 64 * EPOCHS - 1;
 /// The age from which on a page is idle.
 const IDLE: u64 = 16 * EPOCHS;
+/// The age up to which a page that scans use again is kept from others.
+const RECENT: u64 = EPOCHS / 4;
 /// Pages of a scan that cost as much as one that somebody waits for.
 const SCANNED: u64 = 16;
 /// Uses that take as long as a miss.
@@ -119,16 +121,14 @@ impl Reuse {
             AccessKind::BulkRead => true,
             AccessKind::BulkWrite | AccessKind::Vacuum => return age >= IDLE,
         };
-        match to.distance {
-            Some(distance) if state == State::Valued && scan => {
-                age == OLD || age / SCANNED > distance
-            }
-            Some(distance) => age > distance,
-            None => match state {
-                State::Valued => age >= if scan { OLD } else { IDLE },
-                State::Reused => age >= EPOCHS,
-                _ => !scan || age >= EPOCHS / 2,
-            },
+        match (to.distance, state) {
+            (Some(distance), State::Valued) if scan => age == OLD || age / SCANNED > distance,
+            (_, State::Unused) if !scan => true,
+            (Some(distance), State::Reused) if !scan => age > (distance / SCANNED).min(RECENT),
+            (Some(distance), _) => age > distance,
+            (None, State::Valued) => age >= if scan { OLD } else { IDLE },
+            (None, State::Reused) => age >= if scan { EPOCHS } else { RECENT },
+            (None, _) => age >= EPOCHS / 2,
         }
     }
 
