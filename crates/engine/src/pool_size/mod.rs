@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The same while memory is scarce, or the pool grows.
 const SOON: Duration = Duration::from_millis(50);
 /// For so long ahead it counts what others take.
-const AHEAD: Duration = Duration::from_millis(200);
+const AHEAD: Duration = Duration::from_millis(100);
 /// The largest bound that an engine chooses by itself: half of what can be registered with
 /// io_uring, which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
@@ -317,9 +317,9 @@ mod tests {
             pool,
         };
         let before = look(0, 1000, 5000);
-        assert_eq!(look(100, 900, 5000).falling(&before), 200);
+        assert_eq!(look(200, 900, 5000).falling(&before), 50);
         assert_eq!(look(100, 900, 5100).falling(&before), 0, "the pool has it");
-        assert_eq!(look(100, 1000, 4900).falling(&before), 200, "it has got what the pool gave");
+        assert_eq!(look(200, 1000, 4900).falling(&before), 50, "it has got what the pool gave");
         assert_eq!(look(100, 1100, 5000).falling(&before), 0);
         assert_eq!(before.falling(&before), 0);
     }

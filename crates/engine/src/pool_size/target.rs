@@ -4,13 +4,13 @@
 //!   room:     what could be taken without anyone else noticing: the least of the memory that is
 //!             available, and of what each limit of a control group leaves
 //!   reserve:  a 16th of the memory, 64 MB to 2 GB, which stays free
-//!   falling:  what others take in 200 ms, as they did since the last look
+//!   falling:  what others take in 100 ms, as they did since the last look
 //!
 //!   room < reserve + falling                shrink by the difference
 //!   others are stalled, room < 4 x reserve  shrink by a 64th
 //!   pages give way, room > 2 x reserve
 //!     and memory was not short for 10 min   grow twofold, by a gigabyte at most
-//!     and it was not short for 10 s         grow by a 64th
+//!     and it was not short for 5 s          grow by a 64th
 //!   else                                    stay
 //! ```
 //!
@@ -22,7 +22,7 @@ use forebay_aio::sync::Duration;
 use crate::memory::Readings;
 
 /// How long after a shortage the pool stays as it is.
-pub(super) const CALM: Duration = Duration::from_secs(10);
+pub(super) const CALM: Duration = Duration::from_secs(5);
 /// How long after a shortage it grows as if there had been none.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Percent of the last ten seconds in which some task waited for memory, from which on the pool
@@ -182,7 +182,7 @@ mod tests {
         let much = readings(16 * GB, 12 * GB);
         assert_eq!(size(&much, 4 * GB), 4 * GB + 64 * MB);
         assert_eq!(size(&much, 128 * MB), 144 * MB);
-        assert_eq!(target(&much, &full(4 * GB, Duration::from_secs(9))), 4 * GB);
+        assert_eq!(target(&much, &full(4 * GB, Duration::from_secs(4))), 4 * GB);
         assert_eq!(size(&readings(16 * GB, 2 * GB), 4 * GB), 4 * GB, "between the bounds");
         assert_eq!(size(&readings(16 * GB, 2 * GB + 8 * MB), 4 * GB), 4 * GB + 8 * MB);
         assert_eq!(target(&much, &full(30 * GB, Duration::ZERO)), 20 * GB);
