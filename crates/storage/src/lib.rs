@@ -19,12 +19,12 @@ pub use error::{StorageError, WalFailure, sqlstate_of};
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use pool::{
     AccessKind, Backend, BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanupRequest,
-    Latch, Manner, MemoryChecksums, PageHoldGuard, PageReadGuard, PageReference, PageTrace,
-    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES,
-    ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
+    Keeping, Latch, Manner, MemoryChecksums, PageHoldGuard, PageReadGuard, PageReference,
+    PageTrace, PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched,
+    READ_BACK_FILES, ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
 };
 pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, load_blocks, prewarm};
-pub use resize::{Keeping, ResizeStop, Resized};
+pub use resize::{ResizeStop, Resized};
 pub use runs::{Merge, RunHost, RunItems, Runs};
 pub use smgr::{
     ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_temp_relations,

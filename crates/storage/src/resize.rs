@@ -13,7 +13,7 @@
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
-use crate::pool::{Backend, BufferPool};
+use crate::pool::{Backend, BufferPool, Keeping};
 use crate::stream::{WriteOptions, WriteStream};
 use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_format::BLOCK_SIZE;
@@ -23,15 +23,6 @@ use std::ops::Range;
 const CHUNK: usize = 512;
 /// Buffers whose memory is given back together: 128 MB, which are registered as one piece.
 const RELEASED: usize = 32 * CHUNK;
-
-/// Which pages a smaller pool keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeping {
-    /// Those that are in demand: they move to buffers that stay.
-    InDemand,
-    /// Those that are in buffers that stay. That is faster.
-    InPlace,
-}
 
 /// What came of a change of the pool's size.
 #[derive(Debug, Clone)]
@@ -75,7 +66,7 @@ impl BufferPool {
         self.resize_keeping(backend, buffers, (Keeping::InDemand, patience))
     }
 
-    /// The same. Says which pages a shrink keeps.
+    /// The same. Says what a shrink does with pages.
     pub fn resize_keeping(
         &self,
         backend: &mut Backend,
@@ -120,7 +111,9 @@ impl BufferPool {
         let mut retired = Vec::new();
         while stopped.is_none() && size > to {
             let part = ((size - 1) / RELEASED * RELEASED).max(to);
-            stopped = self.write_idle(backend, part as u32..size as u32).err();
+            if keeping == Keeping::InDemand {
+                stopped = self.write_idle(backend, part as u32..size as u32).err();
+            }
             while stopped.is_none() && size > part {
                 let first = size.saturating_sub(CHUNK).max(part);
                 let chunk = first as u32..size as u32;
@@ -183,8 +176,9 @@ impl BufferPool {
     ) -> Option<ResizeStop> {
         let mut left: Vec<u32> = buffers.collect();
         loop {
+            self.relocate_all(&mut left, keeping, retired);
             left.retain(|&buf| {
-                let done = (keeping == Keeping::InDemand && self.relocate(buf)) || self.retire(buf);
+                let done = self.retire(buf);
                 if done {
                     retired.push(buf);
                 }

@@ -89,9 +89,10 @@ impl BufferPool {
     }
 
     /// Lists the dirty pages of the scope with their buffers, by file and block. It takes no pins,
-    /// so the list is only a hint.
+    /// so the buffers are only hints.
     fn dirty_pages_of(&self, scope: WriteScope) -> Vec<(PageTag, u32)> {
         let mut pages: Vec<(PageTag, u32)> = Vec::new();
+        let _no_moves = self.moves.read();
         for (buf, desc) in self.core.descs.iter().enumerate() {
             if desc.load() & DIRTY != 0 {
                 let tag = desc.tag();

@@ -150,6 +150,8 @@ struct Sizer {
     last: Option<Look>,
     /// Whether the pool has just become larger.
     grows: bool,
+    /// Whether memory is about to end.
+    hurry: bool,
     /// When memory was short last, or a size could not be had.
     short: Option<Instant>,
     /// Pages that had given way to others by the last look.
@@ -215,8 +217,7 @@ impl Sizer {
             core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
-        let hurry = self.last.is_some_and(|look| look.memory.is_ending());
-        let keeping = if hurry { Keeping::InPlace } else { Keeping::InDemand };
+        let keeping = if self.hurry { Keeping::Dirty } else { Keeping::InDemand };
         let Some(resized) = resize(core, wanted, keeping) else { return };
         self.heed(&resized, wanted);
         if self.told == 0 {
@@ -240,6 +241,7 @@ impl Sizer {
             is_full: pool.evicted > 0,
             calm: self.calm(),
         };
+        self.hurry = memory.is_ending(present.falling);
         let wanted = target::target(&memory, &present);
         if wanted < look.pool {
             self.short = Some(look.at);

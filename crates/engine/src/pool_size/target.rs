@@ -67,9 +67,9 @@ impl Readings {
         self.room < 4 * self.reserve()
     }
 
-    /// Whether it may end at any moment.
-    pub fn is_ending(&self) -> bool {
-        self.room < self.reserve() / 2
+    /// Whether it may end at any moment, if others are about to take so much.
+    pub fn is_ending(&self, falling: u64) -> bool {
+        self.room < self.reserve() / 2 || (falling > self.reserve() / 2 && self.is_scarce())
     }
 
     /// What a pool may take at once, if its pages are known to be needed.

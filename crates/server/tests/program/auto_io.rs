@@ -275,7 +275,7 @@ fn memory_that_another_program_takes_is_given_back() {
     let out = other.stdout.as_mut().expect("a pipe");
     BufReader::new(out).read_line(&mut said).expect("it runs");
     assert_eq!(said.trim(), (600 << 20).to_string(), "it has got its memory");
-    if group.is_some() && expected(server.data_dir()) == ALL {
+    if group.is_some() && expected(&server.data_dir()) == ALL {
         assert!(before > 50_000, "the table is in the pool of {before} buffers");
         assert!(pool("buffers") < before - 5_000, "of {before}: {}", pool("buffers"));
         assert!(pool("memory_shortages") > begun);

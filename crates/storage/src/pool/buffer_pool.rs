@@ -17,7 +17,7 @@ use super::time::PoolTime;
 use super::wal_flush::WalFlush;
 use crate::error::StorageError;
 use crate::smgr::Smgr;
-use forebay_aio::sync::{Mutex, OnceLock};
+use forebay_aio::sync::{Mutex, OnceLock, RwLock};
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
 use std::sync::Arc;
@@ -36,6 +36,9 @@ pub struct BufferPool {
     pub(super) ghosts: Ghosts,
     /// Held while its size changes.
     pub(crate) resizing: Mutex<()>,
+    /// Held for writing while pages move to other buffers, and for reading by who looks for pages
+    /// by their buffers and must not miss one.
+    pub(crate) moves: RwLock<()>,
     pub(crate) cleaner_wakeup: CleanerWakeup,
     pub(crate) counters: Counters,
     pub(super) wal: OnceLock<Arc<dyn WalFlush>>,
@@ -85,6 +88,7 @@ impl BufferPool {
             ghosts: Ghosts::new(buffers, config.max_buffers),
             places,
             resizing: Mutex::new(()),
+            moves: RwLock::new(()),
             cleaner_wakeup: CleanerWakeup::new(),
             counters: Counters::default(),
             wal: OnceLock::new(),

@@ -313,11 +313,6 @@ impl Descriptor {
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pin).is_ok()
     }
 
-    /// Pins the buffer if it contains a dirty page.
-    pub(crate) fn pin_if_dirty(&self) -> bool {
-        self.pin_if(DIRTY)
-    }
-
     /// Whether the page is in memory and newer than its file.
     pub(crate) fn is_dirty_and_valid(&self) -> bool {
         self.load() & (DIRTY | VALID) == DIRTY | VALID

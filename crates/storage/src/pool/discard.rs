@@ -90,6 +90,7 @@ impl BufferPool {
         blocks: Range<BlockNumber>,
     ) {
         io.submit();
+        let _no_moves = self.moves.read();
         for block in blocks {
             let tag = PageTag::new(rel, fork, block);
             let found = self.table.lock(&self.core.descs, table::hash_tag(&tag)).find(&tag);
@@ -102,6 +103,7 @@ impl BufferPool {
     /// Forgets all pages that the test names, in a walk through the pool.
     fn discard(&self, io: &mut aio::IoBackend, doomed: impl Fn(&PageTag) -> bool) {
         io.submit();
+        let _no_moves = self.moves.read();
         for (buf, desc) in self.core.descs.iter().enumerate() {
             if desc.load() & TAG_VALID != 0 && doomed(&desc.tag()) {
                 self.discard_buffer(io, buf as u32, &doomed);

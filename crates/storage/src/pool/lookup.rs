@@ -54,6 +54,12 @@ impl BufferPool {
         Some((buf, state & VALID != 0))
     }
 
+    /// Pins a page wherever it is, with the certainty of the bucket's lock. This is no use of the
+    /// page.
+    pub(crate) fn pin_certainly(&self, tag: &PageTag) -> Option<u32> {
+        self.pin_known(tag, table::hash_tag(tag), None).map(|(buf, _)| buf)
+    }
+
     /// Pins a page's buffer if the table contains it and its state passes the test. This is no use
     /// of the page.
     pub(super) fn pin_cached_if(&self, tag: &PageTag, passes: impl Fn(u64) -> bool) -> Option<u32> {

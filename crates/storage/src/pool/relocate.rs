@@ -1,12 +1,14 @@
 //! Moving pages from buffers that a smaller pool gives up to those that it keeps.
 //!
-//! A page moves if one that was used longer ago gives way to it. It keeps its class and the epoch
-//! of its last use. Only clean pages that nobody has pinned move. A lookup finds the page in one
-//! buffer or the other: both change under the lock of the page's bucket.
+//! A page takes the buffer of a clean one, which leaves. It keeps its class, the epoch of its last
+//! use, and stays dirty if it is. Only pages that nobody has pinned move. A lookup finds the page
+//! in one buffer or the other: both change under the lock of the page's bucket. Whoever looks
+//! through the buffers and must not miss a page holds [`BufferPool::moves`] meanwhile.
 
 use super::buffer_pool::BufferPool;
-use super::desc::{DIRTY, READING, TAG_VALID, VALID, WRITING, refcount};
+use super::desc::{DIRTY, IO_ERROR, READING, TAG_VALID, VALID, WRITING, refcount};
 use super::newcomer::Newcomer;
+use super::places::WINDOW;
 use super::table;
 use super::trace_format::AccessKind;
 use super::usage::{Class, age, last_use};
@@ -17,18 +19,51 @@ use std::ptr;
 
 /// Pages that are looked at for one that gives way.
 const TRIES: usize = 4;
+/// The same for a clean one, which takes several looks if many pages are dirty.
+const CLEAN_TRIES: usize = 32;
+
+/// What a smaller pool does with the pages of buffers that it gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Clean pages move if others were used longer ago. Dirty pages are written first.
+    InDemand,
+    /// Only dirty pages move, to the buffers of clean ones. Nothing is written while there are
+    /// such, so memory is given back fast.
+    Dirty,
+}
 
 impl BufferPool {
-    /// Retires a buffer that has no place, and moves its page. Returns false if its page can't
-    /// move, or should not.
-    pub(crate) fn relocate(&self, buf: u32) -> bool {
+    /// Retires buffers that have no place, and moves their pages. Those whose pages can't move, or
+    /// should not, stay in the list. The others are added to `retired`.
+    pub(crate) fn relocate_all(
+        &self,
+        buffers: &mut Vec<u32>,
+        keeping: Keeping,
+        retired: &mut Vec<u32>,
+    ) {
+        let _moves = self.moves.write();
+        buffers.retain(|&buf| {
+            let moved = self.relocate(buf, keeping);
+            if moved {
+                retired.push(buf);
+            }
+            !moved
+        });
+    }
+
+    fn relocate(&self, buf: u32, keeping: Keeping) -> bool {
         let desc = self.desc(buf);
         let state = desc.load();
-        let idle = state & (DIRTY | READING | WRITING) == 0 && refcount(state) == 0;
+        let idle = state & (READING | WRITING | IO_ERROR) == 0 && refcount(state) == 0;
         if state & VALID == 0 || !idle {
             return false;
         }
-        let Some(to) = self.older_page(state) else { return false };
+        let found = match (keeping, state & DIRTY != 0) {
+            (Keeping::InDemand, false) => self.older_page(state),
+            (Keeping::Dirty, true) => self.clean_page(),
+            _ => None,
+        };
+        let Some(to) = found else { return false };
         if desc.claim(state) {
             if self.move_page(buf, to) {
                 self.core.unpin(to);
@@ -38,6 +73,24 @@ impl BufferPool {
         }
         self.core.unpin(to);
         false
+    }
+
+    /// Empties a buffer with a clean page. The caller has it pinned.
+    fn clean_page(&self) -> Option<u32> {
+        let now = self.time.epoch();
+        for _ in 0..CLEAN_TRIES {
+            let hand = self.places.hand();
+            let found = self.look(hand, now, |state| state & DIRTY == 0);
+            self.places.move_hand(found.map_or(hand + WINDOW, |look| look.hand + 1));
+            let Some(look) = found else { continue };
+            if self.desc(look.buf).claim(look.state) {
+                if let Claim::Evicted | Claim::Empty = self.evict(look.buf) {
+                    return Some(look.buf);
+                }
+                self.core.unpin(look.buf);
+            }
+        }
+        None
     }
 
     /// Empties a buffer whose page gives way to one in this state. The caller has it pinned.
@@ -67,7 +120,7 @@ impl BufferPool {
         let desc = self.desc(from);
         let tag = desc.tag();
         let bucket = self.table.lock(&self.core.descs, table::hash_tag(&tag));
-        let Some(state) = self.remove_from_bucket(&bucket, from, DIRTY) else { return false };
+        let Some(state) = self.remove_from_bucket(&bucket, from, 0) else { return false };
         // SAFETY: the pages' bytes lie in the region and don't overlap. Nobody else may access
         // them: without a tag, both buffers belong to the caller.
         unsafe {
@@ -81,7 +134,7 @@ impl BufferPool {
         let moved = self.desc(to);
         moved.expect(AccessKind::Normal, class, last_use(state));
         moved.set_tag(&tag);
-        moved.state.fetch_or(TAG_VALID | VALID, Ordering::SeqCst);
+        moved.state.fetch_or(TAG_VALID | VALID | state & DIRTY, Ordering::SeqCst);
         bucket.insert(to);
         true
     }

@@ -15,6 +15,7 @@
 //! [`WriteOptions::go_on`] it continues, and returns the first error at the end.
 
 use crate::error::StorageError;
+use crate::pool::desc::DIRTY;
 use crate::pool::{Backend, BufferPool, Pinned, Run};
 use forebay_aio::{self as aio, IoContext, WaitRef};
 use forebay_format::PageTag;
@@ -232,16 +233,10 @@ impl<'a> WriteStream<'a> {
 
     fn add(&mut self, io: &mut aio::IoBackend, candidate: Candidate) -> Result<(), StorageError> {
         let Candidate { tag, buf, pin } = candidate;
-        let desc = self.pool.desc(buf);
-        if !desc.pin_if_dirty() {
-            return Ok(());
-        }
-        if desc.tag() != tag {
-            self.pool.core.unpin(buf);
-            return Ok(());
-        }
+        let Some(buf) = self.pin_dirty(&tag, buf) else { return Ok(()) };
         // The stream has a pin of its own now.
         drop(pin);
+        let desc = self.pool.desc(buf);
         if !desc.try_share_exclusive() {
             if self.options.locked == Locked::Skip {
                 self.pool.core.unpin(buf);
@@ -257,6 +252,29 @@ impl<'a> WriteStream<'a> {
             return Ok(());
         }
         self.append(io, tag, buf)
+    }
+
+    /// Pins a page if it is dirty. It is probably in this buffer, unless it has left the pool or a
+    /// smaller pool has moved it.
+    fn pin_dirty(&self, tag: &PageTag, buf: u32) -> Option<u32> {
+        let desc = self.pool.desc(buf);
+        let pinned_here = desc.pin(None).is_some();
+        if pinned_here && desc.has_tag(tag) {
+            return self.keep_dirty(buf);
+        }
+        if pinned_here {
+            self.pool.core.unpin(buf);
+        }
+        self.pool.pin_certainly(tag).and_then(|buf| self.keep_dirty(buf))
+    }
+
+    /// Releases a pin if the page is clean.
+    fn keep_dirty(&self, buf: u32) -> Option<u32> {
+        if self.pool.desc(buf).load() & DIRTY != 0 {
+            return Some(buf);
+        }
+        self.pool.core.unpin(buf);
+        None
     }
 
     /// Adds a locked page to the last run, or begins the next.

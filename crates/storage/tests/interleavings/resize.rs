@@ -1,11 +1,20 @@
 //! The pool's size changes while others look pages up, evict them, and wait for I/O.
 
-use crate::{BLOCKS, BUFFERS, Fixture, add_one, each, join, spawn};
-use forebay_aio::sync::{Duration, thread};
-use forebay_storage::{ResizeStop, WriteScope};
+use crate::{BLOCKS, BUFFERS, Fixture, REL, add_one, each, join, spawn};
+use forebay_aio::sync::{Arc, Duration, thread};
+use forebay_format::Fork;
+use forebay_storage::{Backend, Keeping, ResizeStop, WriteScope};
+use shuttle::rand::{Rng as _, thread_rng};
 
 /// Nothing here waits for time to pass.
 const FOREVER: Duration = Duration::from_secs(3600);
+
+const KEEPING: [Keeping; 2] = [Keeping::Dirty, Keeping::InDemand];
+
+fn shrink_or_grow(fixture: &Fixture, backend: &mut Backend, buffers: usize, keeping: Keeping) {
+    let done = fixture.pool.resize_keeping(backend, buffers, (keeping, FOREVER));
+    assert!(done.stopped.is_none(), "{done:?}");
+}
 
 fn change(fixture: &Fixture, blocks: impl Iterator<Item = u32>) {
     let mut backend = fixture.backend();
@@ -33,9 +42,8 @@ fn no_change_and_no_buffer_is_lost_when_the_size_changes() {
             .map(|n| spawn(&fixture, move |f| change(f, (n..BLOCKS).step_by(2 + n as usize))));
         let resizes = spawn(&fixture, |fixture| {
             let mut backend = fixture.backend();
-            for buffers in [24, 16, 40, 20] {
-                let done = fixture.pool.resize(&mut backend, buffers, FOREVER);
-                assert!(done.stopped.is_none(), "{done:?}");
+            for (buffers, keeping) in [24, 16, 40, 20].into_iter().zip(KEEPING.repeat(2)) {
+                shrink_or_grow(fixture, &mut backend, buffers, keeping);
             }
         });
         join(changes.into_iter().chain([resizes]));
@@ -58,5 +66,44 @@ fn a_shrink_that_gives_up_leaves_all_buffers_in_use() {
         }
         join([changes]);
         check(&fixture, |_| 1);
+    });
+}
+
+/// Fills a pool that is larger than the table, and makes it smaller than that beside other work.
+fn beside_a_shrink(fixture: &Arc<Fixture>, work: fn(&Fixture, &mut Backend)) {
+    let keeping = KEEPING[thread_rng().gen_range(0..KEEPING.len())];
+    let mut backend = fixture.backend();
+    shrink_or_grow(fixture, &mut backend, 40, keeping);
+    change(fixture, 0..BLOCKS);
+    let shrinks = spawn(fixture, move |fixture| {
+        shrink_or_grow(fixture, &mut fixture.backend(), BUFFERS as usize, keeping);
+    });
+    work(fixture, &mut backend);
+    join([shrinks]);
+    assert!(fixture.pool.has_sound_places());
+}
+
+#[test]
+fn a_checkpoint_misses_no_page_that_moves() {
+    each(|fixture| {
+        beside_a_shrink(&fixture, |fixture, backend| {
+            fixture.pool.write_dirty(backend, WriteScope::All).unwrap();
+            let written = |block| fixture.on_disk(block) == u64::from(block) + 1;
+            assert!((0..BLOCKS).all(written), "all of them were dirty before");
+        });
+        check(&fixture, |_| 1);
+    });
+}
+
+#[test]
+fn a_truncation_forgets_pages_that_move() {
+    const KEPT: u32 = 5;
+    each(|fixture| {
+        beside_a_shrink(&fixture, |fixture, backend| {
+            fixture.pool.truncate(backend, REL, Fork::Main, KEPT).unwrap();
+        });
+        let pages = fixture.pool.inspect().filter_map(|buffer| buffer.page);
+        let beyond: Vec<_> = pages.filter(|page| page.tag.block >= KEPT).collect();
+        assert!(beyond.is_empty(), "{beyond:?}");
     });
 }

@@ -13,8 +13,8 @@ use forebay_aio::{
 };
 use forebay_format::Fork;
 use forebay_storage::{
-    Backend, BufferPool, PoolConfig, ReadStream, ResizeStop, Strategy, StreamFlags, StreamSettings,
-    WriteScope,
+    Backend, BufferPool, Keeping, PoolConfig, ReadStream, ResizeStop, Strategy, StreamFlags,
+    StreamSettings, WriteScope,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -126,6 +126,33 @@ fn pages_in_demand_stay_in_a_smaller_pool() {
             assert_eq!(version(&pin.lock_shared().copy(), block), 0, "block {block}");
         }
         assert_eq!(pool.stats().allocated, before);
+    });
+}
+
+#[test]
+fn dirty_pages_move_where_there_is_no_time_to_write() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 1024);
+        read(&pool, &mut backend, PAGES, 0);
+        for block in PAGES - 100..PAGES {
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
+            change(&pin, |page| stamp(page, block, 1));
+        }
+        let done = pool.resize_keeping(&mut backend, 256, (Keeping::Dirty, PATIENCE));
+        assert!(done.stopped.is_none() && pool.has_sound_places(), "{done:?}");
+        let missed = pool.stats().allocated;
+        for block in PAGES - 100..PAGES {
+            assert_eq!(version(&fixture.on_disk(block), block), 0, "not written");
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
+            assert_eq!(version(&pin.lock_shared().copy(), block), 1, "block {block}");
+        }
+        assert_eq!(pool.stats().allocated, missed, "all of them are in memory");
+        let written = pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(written.buffers, 100);
+        assert_eq!(version(&fixture.on_disk(PAGES - 1), PAGES - 1), 1);
     });
 }
 
@@ -340,8 +367,11 @@ fn sizes_change_under_load() {
             let workers: Vec<_> =
                 (1..=3).map(|n| scope.spawn(move || work(fixture, pool, n, ended))).collect();
             let mut backend = fixture.backend();
-            for size in [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500] {
-                let done = pool.resize(&mut backend, size, PATIENCE);
+            for (n, size) in
+                [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500].iter().enumerate()
+            {
+                let keeping = [Keeping::Dirty, Keeping::InDemand][n / 2 % 2];
+                let done = pool.resize_keeping(&mut backend, *size, (keeping, PATIENCE));
                 assert!(done.stopped.is_none(), "{done:?}");
             }
             ended.store(true, Ordering::SeqCst);
