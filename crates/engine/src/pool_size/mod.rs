@@ -115,11 +115,16 @@ impl Core {
     }
 }
 
-/// A size that was said since the last step, for engines without threads.
+/// A size that was said since the last step, for engines without threads. Both ways to make a pool
+/// smaller take turns, so that simulations meet both.
 pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
     let changed = core.sizing.take_change();
     if let (true, PoolSize::Blocks(blocks)) = (changed, core.sizing.wanted()) {
-        core.resize_pool(backend, blocks, (Keeping::InDemand, Duration::ZERO))?;
+        let keeping = match core.sizing.done().resizes % 2 {
+            0 => Keeping::InDemand,
+            _ => Keeping::Dirty,
+        };
+        core.resize_pool(backend, blocks, (keeping, Duration::ZERO))?;
     }
     Ok(())
 }
