@@ -3,13 +3,13 @@
 //! ```text
 //!   grow:    memory is provided - registered - its buffers get places
 //!   shrink:  the last buffers lose their places
-//!            - from the end, 128 MB at a time: dirty pages are written; pages move to the places of
-//!              older ones, or leave; buffers are retired; memory is given back
+//!            - from the end, 128 MB at a time: dirty pages are written, or move; clean ones move
+//!              to the buffers of older ones, or leave; buffers are retired; memory is given back
 //! ```
 //!
-//! Addresses for the pool's bound are reserved when it is made, so pages never move. A shrink waits
-//! for buffers in use as long as it is allowed to. If some remain, those before them come back into
-//! use, and the pool has the size that was reached.
+//! Addresses for the pool's bound are reserved when it is made, so buffers never move. A shrink
+//! waits for buffers in use as long as it is allowed to. If some remain, those before them come back
+//! into use, and the pool has the size that was reached.
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
