@@ -384,12 +384,19 @@ mod tests {
     }
 
     #[test]
-    fn defaults_agree_with_the_engines_but_a_server_aborts_and_restarts_warm() {
+    fn defaults_agree_with_the_engines_but_for_what_serves_a_server() {
         let ours = engine_config(&ServerSettings::default());
         assert!(ours.on_fatal.is_some() && EngineConfig::default().on_fatal.is_none());
         assert!(ours.autoprewarm && !EngineConfig::default().autoprewarm);
-        let ours =
-            EngineConfig { on_fatal: None, index_compiler: None, autoprewarm: false, ..ours };
+        assert_eq!(ours.shared_buffers, PoolSize::Automatic);
+        let shared_buffers = EngineConfig::default().shared_buffers;
+        let ours = EngineConfig {
+            on_fatal: None,
+            index_compiler: None,
+            autoprewarm: false,
+            shared_buffers,
+            ..ours
+        };
         let ours = format!("{ours:?}");
         assert_eq!(ours, format!("{:?}", EngineConfig::default()));
     }

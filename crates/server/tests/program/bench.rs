@@ -318,10 +318,10 @@ fn replacement_replays_what_a_server_recorded() {
     let report = json(&["replacement", path, "--buffers", "256", "--percents", "20", "--json"]);
     assert_eq!(fields(&report), ["bench", "results", "version"]);
     let results = report["results"].as_array().expect("a list");
-    assert_eq!(results.len(), 17);
+    assert_eq!(results.len(), 19);
     let names = ["buffers", "outcomes", "pages", "references", "trace"];
-    assert_eq!(fields(&results[16]), names);
-    assert_eq!(results[16]["trace"], "init");
+    assert_eq!(fields(&results[18]), names);
+    assert_eq!(results[18]["trace"], "init");
     for case in results {
         let outcomes = case["outcomes"].as_array().expect("a list");
         assert_eq!(outcomes.len(), 10);

@@ -118,17 +118,26 @@ fn first_row(scan: &mut HeapScan, backend: &mut Backend) -> Option<i64> {
 
 #[test]
 fn scans_of_a_large_table_join_each_other_and_read_it_once() {
-    const BLOCKS: usize = 1024;
-    const POOL: usize = 128;
+    join_each_other(1024);
+}
+
+#[test]
+fn so_do_scans_of_a_table_of_five_pools() {
+    join_each_other(2560);
+}
+
+/// The pages of the scans pass through a queue of 32 buffers, or stay for a while.
+fn join_each_other(blocks: usize) {
+    const POOL: usize = 512;
     let fixture = Fixture::with(MethodKind::Sync, POOL);
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut backend, &heap, 0..(PER_PAGE * BLOCKS) as i64);
+    fixture.load(&mut backend, &heap, 0..(PER_PAGE * blocks) as i64);
     fixture.write_all(&mut backend);
     fixture.pool.evict_all(&mut backend).unwrap();
     let before = bytes_read(&fixture);
     let mut first = synchronized(&fixture, &heap);
     let mut pages: Vec<i64> = Vec::new();
-    while pages.len() < BLOCKS / 2 {
+    while pages.len() < blocks / 2 {
         pages.push(first_row(&mut first, &mut backend).unwrap());
     }
     let mut second = synchronized(&fixture, &heap);
@@ -142,16 +151,16 @@ fn scans_of_a_large_table_join_each_other_and_read_it_once() {
         }
     }
     let first_of = |block: usize| (block * PER_PAGE) as i64;
-    let in_order: Vec<i64> = (0..BLOCKS).map(first_of).collect();
+    let in_order: Vec<i64> = (0..blocks).map(first_of).collect();
     assert_eq!(first_pages, in_order);
     let joined = second_pages[0] as usize / PER_PAGE;
-    assert!((BLOCKS / 2 - 16..BLOCKS / 2).contains(&joined), "it began at block {joined}");
-    let around: Vec<i64> = (joined..BLOCKS).chain(0..joined).map(first_of).collect();
+    assert!((blocks / 2 - 16..blocks / 2).contains(&joined), "it began at block {joined}");
+    let around: Vec<i64> = (joined..blocks).chain(0..joined).map(first_of).collect();
     assert_eq!(second_pages, around);
     // The second scan reads for itself what the first one had read before, and what has left the
     // pool by the time it comes there.
     let read = (bytes_read(&fixture) - before) as usize / BLOCK_SIZE;
-    assert!(read <= BLOCKS * 3 / 2 + POOL, "{read} blocks were read");
+    assert!(read <= blocks * 3 / 2 + POOL, "{read} blocks were read");
     // The second ended last, and left the place where it began.
     let mut third = synchronized(&fixture, &heap);
     assert_eq!(first_row(&mut third, &mut backend), Some(first_of(joined)));
