@@ -53,6 +53,7 @@
 //! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
 //! - [`poison`]: An engine that had to stop: nothing of it becomes durable any more, and every call
 //!   names the first failure
+//! - [`pool_size`]: The size of the buffer pool as the embedding program says it
 //! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses
 //!   without changing anything, that it can be begun again, and what it reads ahead
 //! - [`reindex_concurrently`]: Indexes that are built anew beside readers and writers
@@ -115,6 +116,7 @@ mod parallel_vacuum;
 mod peer;
 mod peer_wal;
 mod poison;
+mod pool_size;
 mod recovery;
 mod reindex_concurrently;
 mod rewritten_tables;
