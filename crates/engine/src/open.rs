@@ -95,7 +95,6 @@ fn open_core(
     let (xacts, oids) = open_ids(clog, &wal, &counters);
     let heaps = open_heaps(&pool, &wal, (&xacts, &multis), &fatal);
     let databases = find_databases(dir, backend, (&heaps, &xacts, &oids), &config)?;
-    let sizing = Sizing::of(&config.shared_buffers);
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
@@ -105,6 +104,7 @@ fn open_core(
         statistics: Statistics::default(),
         autovacuum: Autovacuum::of(&config),
         writing: RwLock::new(config.writing),
+        sizing: Sizing::of(&config.shared_buffers),
         dir: dir.to_path_buf(),
         config,
         direct,
@@ -128,7 +128,6 @@ fn open_core(
         activity: Activity::default(),
         wal_writer: WalWriterLatch::default(),
         warm: Warm::default(),
-        sizing,
         backups: RunningBackups::default(),
     });
     complete(core, backend, &started)

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Addresses for the pool's bound are reserved when it is made, so buffers never move. A shrink
-//! waits for buffers in use as long as it is allowed to. If some remain, those before them come back
-//! into use, and the pool has the size that was reached.
+//! waits for buffers in use as long as it is allowed to. If some remain, those before them come
+//! back into use, and the pool has the size that was reached.
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};

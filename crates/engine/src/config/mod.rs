@@ -1,8 +1,8 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 //!
 //! - `engine`: everything but what follows; `direct`: io_direct; `archive`: the archive;
-//!   `pool_size`: shared_buffers; `recovery`: recovery, and what it reports; `stop`: ending a recovery from outside; `vacuum`:
-//!   vacuum; `parallel`: parallel scans
+//!   `pool_size`: shared_buffers; `recovery`: recovery, and what it reports; `stop`: ending a
+//!   recovery from outside; `vacuum`: vacuum; `parallel`: parallel scans
 
 mod archive;
 mod autovacuum;

@@ -56,7 +56,7 @@ pub(crate) fn make_room(core: &Core, pages: usize) {
     let _deciding = core.sizing.deciding();
     let present = core.pool.buffers();
     // The queue of new pages takes some, too.
-    let wanted = (pages + pages / 8).min(present + blocks(memory.to_spare() / 2));
+    let wanted = (pages + pages / 8).min(present + blocks(memory.spare() / 2));
     if let Some(resized) = (wanted > present)
         .then(|| resize(core, wanted.min(most(core)), Keeping::InDemand))
         .flatten()

@@ -9,8 +9,9 @@
 //!   room < reserve + falling                shrink by the difference
 //!   others are stalled, room < 4 x reserve  shrink by a 64th
 //!   pages give way, room > 2 x reserve
-//!     and memory was not short for 10 min   grow twofold, by a gigabyte at most
+//!     and memory was not short for 10 min   grow twofold, by 128 MB at most
 //!     and it was not short for 5 s          grow by a 64th
+//!     but by half of the room beyond that at most, and not while others take much
 //!   else                                    stay
 //! ```
 //!
@@ -32,8 +33,8 @@ const STALLED: f64 = 5.0;
 const STEP: u64 = 4 << 20;
 /// It grows by this much at least, after a shortage and before one.
 const LEAST_GROWTH: [u64; 2] = [16 << 20, 64 << 20];
-/// Providing this much memory takes a fraction of a second, in which shortage goes unnoticed.
-const MOST_GROWTH: u64 = 1 << 30;
+/// While more memory is provided, shortage goes unnoticed.
+const MOST_GROWTH: u64 = 128 << 20;
 
 /// What is known of the pool.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ impl Readings {
     }
 
     /// What a pool may take at once, if its pages are known to be needed.
-    pub fn to_spare(&self) -> u64 {
+    pub fn spare(&self) -> u64 {
         self.room.saturating_sub(2 * self.reserve())
     }
 }
@@ -87,8 +88,9 @@ pub fn target(readings: &Readings, pool: &Present) -> u64 {
         size.saturating_sub(needed - readings.room)
     } else if readings.is_stalled() {
         size - size / 64
-    } else if pool.is_full && pool.calm >= CALM {
-        size + growth(pool).min(readings.to_spare())
+    } else if pool.is_full && pool.calm >= CALM && pool.falling < reserve / 8 {
+        // Others may begin to take some, too.
+        size + growth(pool).min(readings.spare() / 2)
     } else {
         size
     };
@@ -172,8 +174,8 @@ mod tests {
         let grown = |room, size| target(&readings(16 * GB, room), &full(size, Duration::MAX));
         assert_eq!(grown(12 * GB, 16 * MB), 80 * MB);
         assert_eq!(grown(12 * GB, 128 * MB), 256 * MB);
-        assert_eq!(grown(12 * GB, 4 * GB), 5 * GB);
-        assert_eq!(grown(2 * GB + 100 * MB, 4 * GB), 4 * GB + 100 * MB);
+        assert_eq!(grown(12 * GB, 4 * GB), 4 * GB + 128 * MB);
+        assert_eq!(grown(2 * GB + 100 * MB, 4 * GB), 4 * GB + 48 * MB);
         assert_eq!(grown(12 * GB, 20 * GB), 20 * GB, "up to its largest size");
     }
 
@@ -184,7 +186,9 @@ mod tests {
         assert_eq!(size(&much, 128 * MB), 144 * MB);
         assert_eq!(target(&much, &full(4 * GB, Duration::from_secs(4))), 4 * GB);
         assert_eq!(size(&readings(16 * GB, 2 * GB), 4 * GB), 4 * GB, "between the bounds");
-        assert_eq!(size(&readings(16 * GB, 2 * GB + 8 * MB), 4 * GB), 4 * GB + 8 * MB);
+        assert_eq!(size(&readings(16 * GB, 2 * GB + 8 * MB), 4 * GB), 4 * GB + 4 * MB);
+        let others = Present { falling: 128 * MB, ..full(4 * GB, CALM) };
+        assert_eq!(target(&much, &others), 4 * GB, "others take it");
         assert_eq!(target(&much, &full(30 * GB, Duration::ZERO)), 20 * GB);
     }
 

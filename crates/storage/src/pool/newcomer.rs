@@ -18,8 +18,8 @@
 //! | reused | lower than its age | it is a pool old |
 //! | valued | lower than a 16th of its age | it is 64 pools old |
 //!
-//! If a table is so large that its pages can't have ghosts when the scan comes by again, its size is
-//! their distance. Vacuum and loads of new rows get only what is 16 pools old, or a place in the
+//! If a table is so large that its pages can't have ghosts when the scan comes by again, its size
+//! is their distance. Vacuum and loads of new rows get only what is 16 pools old, or a place in the
 //! queue.
 //!
 //! So a scan of new pages takes what is idle, the pages of a loop don't replace each other, and
