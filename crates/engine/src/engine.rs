@@ -13,9 +13,8 @@ use forebay_types::Oid;
 use crate::background::{self, Threads};
 use crate::checkpoint;
 use crate::checkpointer::Causes;
-use crate::config::PoolSize;
 use crate::config::{
-    ArchiveSettings, Background, EngineConfig, FirstIds, InitOptions, WritingSettings,
+    ArchiveSettings, Background, EngineConfig, FirstIds, InitOptions, PoolSize, WritingSettings,
 };
 use crate::core::{Core, Phase};
 use crate::directory;

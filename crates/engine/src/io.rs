@@ -11,8 +11,7 @@ use forebay_aio::{
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::READ_BACK_FILES;
 
-use crate::config::PoolSize;
-use crate::config::{Background, EngineConfig, ExtendMethod, IoDirectSetting, IoMethod};
+use crate::config::{Background, EngineConfig, ExtendMethod, IoDirectSetting, IoMethod, PoolSize};
 use crate::error::EngineError;
 
 /// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer,
@@ -215,8 +214,7 @@ fn possible_direct(aio: &Aio, dir: &Path, pool: &PoolSize) -> IoDirect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::IoDirect;
-    use crate::config::SizeChooser;
+    use crate::config::{IoDirect, SizeChooser};
 
     #[test]
     fn a_refusal_names_the_setting() {

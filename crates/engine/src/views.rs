@@ -45,7 +45,7 @@ pub struct PoolSizeRow {
     pub automatic: bool,
     /// How often its size has changed.
     pub resizes: u64,
-    /// How often memory was found short.
+    /// How often memory was short, so that a smaller size was wanted.
     pub shortages: u64,
     /// Pages that were needed and in memory.
     pub hits: u64,

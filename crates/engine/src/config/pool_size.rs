@@ -9,7 +9,7 @@ pub enum PoolSize {
     /// So many blocks.
     Blocks(usize),
     /// As large as it needs to be and the machine's memory allows, at any time. It begins with
-    /// [`PoolSize::DEFAULT`].
+    /// [`PoolSize::DEFAULT`], or with less if that is more than a quarter of the free memory.
     Automatic,
     /// What the embedding program says each time that it is asked. It begins with
     /// [`PoolSize::DEFAULT`].
@@ -29,8 +29,8 @@ pub struct PoolUse {
     pub evicted: u64,
 }
 
-/// A program's rule for the number of blocks. A thread of the engine asks four times a second, so
-/// it must not wait. What is out of bounds counts as the bound.
+/// A program's rule for the number of blocks. A thread of the engine calls it four times a second,
+/// so it must not wait. The engine keeps the number within the pool's bounds.
 #[derive(Clone)]
 pub struct SizeChooser(Arc<dyn Fn(PoolUse) -> usize + Send + Sync>);
 

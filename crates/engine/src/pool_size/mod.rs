@@ -56,24 +56,23 @@ pub(crate) fn make_room(core: &Core, pages: usize) {
     let _deciding = core.sizing.deciding();
     let present = core.pool.buffers();
     // The queue of new pages takes some, too.
-    let wanted = (pages + pages / 8).min(present + blocks(memory.spare() / 2));
-    if let Some(resized) = (wanted > present)
-        .then(|| resize(core, wanted.min(most(core)), Keeping::InDemand))
-        .flatten()
+    let room = present + blocks(memory.spare() / 2);
+    let wanted = (pages + pages / 8).min(room).min(most(core, &memory));
+    if wanted > present
+        && let Some(resized) = resize(core, wanted, Keeping::InDemand)
     {
         tell(&resized);
+        if let Some(stop) = &resized.stopped {
+            complain(&resized, wanted, stop);
+        }
     }
 }
 
 /// The most blocks of a pool of automatic size. Beside buffered data, the kernel's cache gets most
 /// of the memory.
-fn most(core: &Core) -> usize {
-    let most = core.pool.max_buffers();
-    if core.direct.data {
-        return most;
-    }
-    let quarter = memory::read().map_or(most, |memory| blocks(memory.total / 4));
-    quarter.clamp(core.pool.min_buffers(), most)
+fn most(core: &Core, memory: &Readings) -> usize {
+    let (least, most) = (core.pool.min_buffers(), core.pool.max_buffers());
+    if core.direct.data { most } else { blocks(memory.total / 4).clamp(least, most) }
 }
 
 impl Core {
@@ -167,7 +166,7 @@ struct Sizer {
     complained: bool,
 }
 
-/// What was seen of the machine's memory.
+/// One look at the machine's memory.
 #[derive(Clone, Copy)]
 struct Look {
     at: Instant,
@@ -242,7 +241,7 @@ impl Sizer {
         let present = Present {
             size: look.pool,
             falling: look.falling(&last),
-            bounds: (bytes(pool.least), bytes(most(core))),
+            bounds: (bytes(pool.least), bytes(most(core, &memory))),
             is_full: pool.evicted > 0,
             calm: self.calm(),
         };

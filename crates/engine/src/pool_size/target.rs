@@ -36,7 +36,7 @@ const LEAST_GROWTH: [u64; 2] = [16 << 20, 64 << 20];
 /// While more memory is provided, shortage goes unnoticed.
 const MOST_GROWTH: u64 = 128 << 20;
 
-/// What is known of the pool.
+/// The pool as the decision sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
     /// Its bytes.

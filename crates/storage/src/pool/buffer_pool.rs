@@ -36,8 +36,8 @@ pub struct BufferPool {
     pub(super) ghosts: Ghosts,
     /// Held while its size changes.
     pub(crate) resizing: Mutex<()>,
-    /// Held for writing while pages move to other buffers, and for reading by who looks for pages
-    /// by their buffers and must not miss one.
+    /// A thread that moves pages to other buffers holds it for writing. A thread that lists pages
+    /// by their buffers, and must not miss one, holds it for reading. Nobody waits for I/O with it.
     pub(crate) moves: RwLock<()>,
     pub(crate) cleaner_wakeup: CleanerWakeup,
     pub(crate) counters: Counters,

@@ -90,34 +90,38 @@ impl BufferPool {
         blocks: Range<BlockNumber>,
     ) {
         io.submit();
-        let _no_moves = self.moves.read();
-        for block in blocks {
-            let tag = PageTag::new(rel, fork, block);
-            let found = self.table.lock(&self.core.descs, table::hash_tag(&tag)).find(&tag);
-            if let Some(buf) = found {
-                self.discard_buffer(io, buf, |held| *held == tag);
-            }
-        }
+        blocks.for_each(|block| self.discard_page(io, &PageTag::new(rel, fork, block)));
     }
 
-    /// Forgets all pages that the test names, in a walk through the pool.
+    /// Forgets all pages that the test names, which it finds in a walk through the pool. No more of
+    /// them come meanwhile.
     fn discard(&self, io: &mut aio::IoBackend, doomed: impl Fn(&PageTag) -> bool) {
         io.submit();
-        let _no_moves = self.moves.read();
-        for (buf, desc) in self.core.descs.iter().enumerate() {
-            if desc.load() & TAG_VALID != 0 && doomed(&desc.tag()) {
-                self.discard_buffer(io, buf as u32, &doomed);
-            }
+        let pages: Vec<PageTag> = {
+            let _no_moves = self.moves.read();
+            let tagged = self.core.descs.iter().filter(|desc| desc.load() & TAG_VALID != 0);
+            tagged.map(Descriptor::tag).filter(doomed).collect()
+        };
+        pages.iter().for_each(|tag| self.discard_page(io, tag));
+    }
+
+    /// Forgets a page. It may move to another buffer meanwhile, so it is looked up until it is not
+    /// found.
+    fn discard_page(&self, io: &mut aio::IoBackend, tag: &PageTag) {
+        let hash = table::hash_tag(tag);
+        let find = || self.table.lock(&self.core.descs, hash).find(tag);
+        while let Some(buf) = find() {
+            self.discard_buffer(io, buf, tag);
         }
     }
 
-    /// Frees a buffer, if its page is still one that the test names.
-    fn discard_buffer(&self, io: &mut aio::IoBackend, buf: u32, doomed: impl Fn(&PageTag) -> bool) {
+    /// Frees a buffer, if it still contains this page.
+    fn discard_buffer(&self, io: &mut aio::IoBackend, buf: u32, tag: &PageTag) {
         let desc = self.desc(buf);
         if !desc.pin_if(0) {
             return;
         }
-        while doomed(&desc.tag()) && self.remove_from_table(buf, 0).is_none() {
+        while desc.has_tag(tag) && self.remove_from_table(buf, 0).is_none() {
             self.await_unpinned(io, buf, desc);
         }
         self.core.unpin(buf);

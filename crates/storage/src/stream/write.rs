@@ -180,7 +180,7 @@ impl<'a> WriteStream<'a> {
         let mut window = std::mem::take(&mut self.window);
         window.sort_unstable_by_key(|candidate| candidate.tag);
         // A page must not be locked twice.
-        window.dedup_by_key(|candidate| (candidate.tag, candidate.buf));
+        window.dedup_by_key(|candidate| candidate.tag);
         // This may wait for locks, so nothing stays staged.
         io.submit();
         for candidate in window {
