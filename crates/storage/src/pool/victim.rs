@@ -33,7 +33,7 @@ use super::victim_writes::VictimWrites;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::sync::thread;
-use forebay_aio::{self as aio, IoContext, IoOp};
+use forebay_aio::{self as aio, IoContext, IoOp, WaitRef};
 
 /// What became of a candidate that the caller had pinned alone.
 pub(crate) enum Claim {
@@ -96,12 +96,17 @@ struct Successor {
     class: Class,
 }
 
-/// The oldest page in the queue that is in use, or could not be written.
-#[derive(Clone, Copy)]
+/// A page in the queue that is in use, or could not be written.
 struct Busy {
     buf: u32,
     turn: u64,
+    /// Its write, if it is being written.
+    write: Option<WaitRef>,
 }
+
+/// So many turns of the queue bulk work looks for a page that is being written: more than it pins
+/// itself.
+const TURNS_OF_BULK: u64 = 16 * WINDOW;
 
 /// A buffer on the clock that the hand has looked at.
 #[derive(Clone, Copy)]
@@ -217,14 +222,12 @@ impl BufferPool {
         if let Some(look) = self.place_for(&search.newcomer) {
             return Ok(Candidate::Pinned(look.buf.into()));
         }
-        let busy = match self.next_of_queue(search.newcomer.now) {
+        let bulk = search.newcomer.access != AccessKind::Normal;
+        let busy = match self.next_of_queue(search.newcomer.now, bulk) {
             Ok(found) => return Ok(Candidate::Pinned(found)),
             Err(busy) => busy,
         };
-        if let Some(Busy { buf, .. }) = busy
-            && search.newcomer.access != AccessKind::Normal
-            && let Some(write) = self.desc(buf).write_io()
-        {
+        if bulk && let Some(Busy { buf, write: Some(write), .. }) = busy {
             if !search.may_wait {
                 return Ok(Candidate::None);
             }
@@ -236,7 +239,8 @@ impl BufferPool {
         }
         if let Some(look) = self.least_on_clock() {
             let class = Class::Unused;
-            let successor = |Busy { buf, turn }| Successor { buf, turn, hand: look.hand, class };
+            let successor =
+                |Busy { buf, turn, .. }| Successor { buf, turn, hand: look.hand, class };
             let found = Found { buf: look.buf, successor: busy.map(successor) };
             return Ok(Candidate::Pinned(found));
         }
@@ -354,10 +358,14 @@ impl BufferPool {
 
     /// Takes turns of the queue until one has a buffer for a new page: that of the oldest page, or
     /// that of the page on the clock which gives way to it. Otherwise returns the oldest page that
-    /// it has seen.
-    fn next_of_queue(&self, now: u64) -> Result<Found, Option<Busy>> {
-        let mut busy = None;
-        for _ in 0..WINDOW.min(self.places.queue()) {
+    /// it has seen; for bulk work, the oldest that is being written if there is one.
+    fn next_of_queue(&self, now: u64, bulk: bool) -> Result<Found, Option<Busy>> {
+        let mut busy: Option<Busy> = None;
+        for looked in 0..TURNS_OF_BULK.min(self.places.queue()) {
+            let is_written = busy.as_ref().is_some_and(|busy| busy.write.is_some());
+            if looked >= WINDOW && (is_written || !bulk) {
+                break;
+            }
             let turn = self.places.next_turn();
             if self.cleaner_wakeup.is_due(self.places.hand(), turn) {
                 self.cleaner_wakeup.wake();
@@ -382,7 +390,10 @@ impl BufferPool {
             if !cannot_leave && desc.claim(state) {
                 return Ok(buf.into());
             }
-            busy = busy.or(Some(Busy { buf, turn }));
+            let write = if bulk { desc.write_io() } else { None };
+            if busy.is_none() || !is_written && write.is_some() {
+                busy = Some(Busy { buf, turn, write });
+            }
         }
         Err(busy)
     }
