@@ -109,6 +109,8 @@ planted_bugs! {
     CheckpointRedoAtItsEnd,
     /// pg_control says "shut down" before the shutdown checkpoint is complete.
     CheckpointShutDownTooEarly,
+    /// A changed page that moves within the pool, since the pool becomes smaller, counts as written.
+    MovedPagesBecomeClean,
     /// A checkpoint writes no pages.
     CheckpointPagesNotWritten,
     /// A checkpoint syncs no files.

@@ -87,7 +87,7 @@ pub(crate) struct Core {
     pub(crate) activity: Activity,
     pub(crate) wal_writer: WalWriterLatch,
     pub(crate) warm: Warm,
-    pub(crate) sizing: Sizing,
+    pub(crate) sizing: Arc<Sizing>,
     pub(crate) backups: RunningBackups,
 }
 

@@ -104,7 +104,7 @@ fn open_core(
         statistics: Statistics::default(),
         autovacuum: Autovacuum::of(&config),
         writing: RwLock::new(config.writing),
-        sizing: Sizing::of(&config.shared_buffers),
+        sizing: Arc::new(Sizing::of(&config.shared_buffers)),
         dir: dir.to_path_buf(),
         config,
         direct,

@@ -133,6 +133,7 @@ impl BufferPool {
     ) -> Result<u32, E> {
         let wanted = |tag: PageTag| of.is_none_or(|rel| tag.rel == rel);
         let mut skipped = 0;
+        let _no_moves = self.moves.read();
         for buf in 0..self.core.descs.len() as u32 {
             let desc = self.desc(buf);
             // Without a pin the tag is only a hint, so it is checked again below.

@@ -13,7 +13,7 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 1_000;
+pub const SEEDS: u64 = 600;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
@@ -27,7 +27,7 @@ const PARTS: [(&str, u64); 15] = [
     ("FOREBAY_SIM_REWRITES", 1_000),
     // Lives of DDL in SQL, and recoveries of such, crashed at some of their calls.
     ("FOREBAY_SIM_DDL", 125),
-    // Workloads crashed at every call: 5 for 1,000 lives.
+    // Workloads crashed at every call.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
@@ -64,10 +64,10 @@ impl Battery {
             ("FOREBAY_SIM_STRIDE", 1),
             ("FOREBAY_SIM_ARCHIVE_STRIDE", 5),
             ("FOREBAY_SIM_BYTES", 1),
-            // Seeds of four lives in which rows change, 6,668 lives in a usual run; and seeds for
+            // Seeds of four lives in which rows change, 4,000 lives in a usual run; and seeds for
             // each planted bug.
             ("FOREBAY_SIM_ROWS", more),
-            ("FOREBAY_SIM_BUG_SEEDS", (seeds * 5 / 2).max(1)),
+            ("FOREBAY_SIM_BUG_SEEDS", (seeds * 4).max(1)),
         ];
         let parts = PARTS.map(|(name, per)| (name, (seeds / per).max(1)));
         let shared = shared.into_iter().chain(parts);

@@ -108,9 +108,9 @@ pub struct Options {
     /// Memory of each server in cache, neighbour and warm: the bound of a cgroup
     #[arg(long, value_name = "MB", default_value_t = 2048)]
     memory: u64,
-    /// Forebay's shared_buffers there: "auto" or a size; three quarters of the memory if not given
-    #[arg(long, value_name = "SIZE")]
-    forebay_buffers: Option<String>,
+    /// Forebay's shared_buffers there
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    forebay_buffers: String,
     /// Measure target/release/forebay as it is
     #[arg(long)]
     no_build: bool,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use forebay_aio::BackendType;
 use forebay_aio::sync::thread::{self, JoinHandle};
 use forebay_aio::sync::{Duration, Instant};
+use forebay_format::BLOCK_SIZE;
 use forebay_storage::{Backend, Keeping, ResizeStop, Resized};
 
 use crate::config::{Background, EngineConfig, PoolSize, PoolUse};
@@ -30,10 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(10);
 /// How often the machine's memory is looked at, or the program asked.
 const LOOK: Duration = Duration::from_millis(250);
-/// The same while memory is scarce, or the pool grows.
+/// The same while memory is scarce.
 const SOON: Duration = Duration::from_millis(50);
+/// The same while the pool grows.
+const GROWING: Duration = Duration::from_millis(20);
 /// For so long ahead it counts what others take.
 const AHEAD: Duration = Duration::from_millis(100);
+/// An automatic pool grows before it has fewer blocks free.
+const FREE: usize = (64 << 20) / BLOCK_SIZE;
 /// The largest bound that an engine chooses by itself: half of what can be registered with
 /// io_uring, which takes numbers for the whole bound.
 const LARGEST: u64 = 1 << 39;
@@ -81,6 +86,8 @@ impl Core {
         if self.config.background == Background::Stepped {
             return Ok(None);
         }
+        let sizing = Arc::clone(&self.sizing);
+        self.pool.on_demand(move || sizing.demand());
         let core = Arc::clone(self);
         let name = "poolsizer";
         let started = thread::Builder::new()
@@ -137,6 +144,9 @@ fn run(core: &Core) {
             PoolSize::Blocks(blocks) => sizer.set(core, blocks, is_news),
             PoolSize::Automatic => {
                 sizer.follow(core, |sizer, pool| sizer.automatic(core, pool));
+                if core.pool.has_free(FREE) {
+                    core.pool.tell_after(FREE / 4);
+                }
                 Some(sizer.next_look())
             }
             PoolSize::Chosen(chooser) => {
@@ -152,6 +162,8 @@ fn run(core: &Core) {
 struct Sizer {
     /// The last look at the machine's memory.
     last: Option<Look>,
+    /// Whether little of it is left.
+    scarce: bool,
     /// Whether the pool has just become larger.
     grows: bool,
     /// Whether memory is about to end.
@@ -237,15 +249,18 @@ impl Sizer {
     fn automatic(&mut self, core: &Core, pool: PoolUse) -> usize {
         let Some(memory) = memory::read() else { return pool.buffers };
         let look = Look { at: Instant::now(), memory, pool: bytes(pool.buffers) };
-        let last = self.last.replace(look).unwrap_or(look);
+        let last = *self.last.get_or_insert(look);
+        if look.at - last.at >= SOON {
+            self.last = Some(look);
+        }
         let present = Present {
             size: look.pool,
             falling: look.falling(&last),
             bounds: (bytes(pool.least), bytes(most(core, &memory))),
-            is_full: pool.evicted > 0,
+            is_full: pool.evicted > 0 || !core.pool.has_free(FREE),
             calm: self.calm(),
         };
-        self.hurry = memory.is_ending(present.falling);
+        (self.hurry, self.scarce) = (memory.is_ending(present.falling), memory.is_scarce());
         let wanted = target::target(&memory, &present);
         if wanted < look.pool {
             self.short = Some(look.at);
@@ -256,8 +271,11 @@ impl Sizer {
 
     /// How long until memory is looked at again.
     fn next_look(&self) -> Duration {
-        let scarce = self.last.is_some_and(|look| look.memory.is_scarce());
-        if scarce || self.grows { SOON } else { LOOK }
+        match (self.grows, self.scarce) {
+            (true, _) => GROWING,
+            (false, true) => SOON,
+            (false, false) => LOOK,
+        }
     }
 
     fn calm(&self) -> Duration {

@@ -11,6 +11,8 @@ struct Wanted {
     size: PoolSize,
     changed: bool,
     stopped: bool,
+    /// Whether the pool fills.
+    demanded: bool,
 }
 
 /// What it has done.
@@ -38,7 +40,12 @@ impl Sizing {
     /// The pool begins with this size, and follows it.
     pub(crate) fn of(size: &PoolSize) -> Sizing {
         Sizing {
-            wanted: Mutex::new(Wanted { size: size.clone(), changed: false, stopped: false }),
+            wanted: Mutex::new(Wanted {
+                size: size.clone(),
+                changed: false,
+                stopped: false,
+                demanded: false,
+            }),
             wake: Condvar::default(),
             done: Mutex::default(),
             deciding: Mutex::default(),
@@ -60,6 +67,12 @@ impl Sizing {
         }
     }
 
+    /// The pool fills.
+    pub(super) fn demand(&self) {
+        self.wanted.lock().demanded = true;
+        self.wake.notify_all();
+    }
+
     /// The thread is to end.
     pub(crate) fn stop(&self) {
         self.wanted.lock().stopped = true;
@@ -76,16 +89,17 @@ impl Sizing {
         std::mem::take(&mut self.wanted.lock().changed)
     }
 
-    /// Sleeps for some time (None: for ever), or until another size is wanted. False if the thread
-    /// is to end.
+    /// Sleeps for some time (None: for ever), or until another size is wanted, or the pool fills.
+    /// False if the thread is to end.
     pub(super) fn rest(&self, time: Option<Duration>) -> bool {
         let mut wanted = self.wanted.lock();
-        if !wanted.stopped && !wanted.changed {
+        if !wanted.stopped && !wanted.changed && !wanted.demanded {
             match time {
                 Some(time) => drop(self.wake.wait_for(&mut wanted, time)),
                 None => self.wake.wait(&mut wanted),
             }
         }
+        wanted.demanded = false;
         !wanted.stopped
     }
 

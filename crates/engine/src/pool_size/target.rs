@@ -8,15 +8,15 @@
 //!
 //!   room < reserve + falling                shrink by the difference
 //!   others are stalled, room < 4 x reserve  shrink by a 64th
-//!   pages give way, room > 2 x reserve
+//!   pages give way, or 64 MB are not free, room > 2 x reserve
 //!     and memory was not short for 10 min   grow twofold, by 128 MB at most
 //!     and it was not short for 5 s          grow by a 64th
 //!     but by half of the room beyond that at most, and not while others take much
 //!   else                                    stay
 //! ```
 //!
-//! So a pool takes no memory that it has no use for. Between the two bounds of the room the size
-//! stays, so it does not swing.
+//! So a pool takes little memory that it has no use for, and has it before pages must give way.
+//! Between the two bounds of the room the size stays, so it does not swing.
 
 use forebay_aio::sync::Duration;
 
@@ -45,7 +45,7 @@ pub struct Present {
     pub falling: u64,
     /// The fewest and the most that it may have.
     pub bounds: (u64, u64),
-    /// Whether pages had to give way to others lately.
+    /// Whether pages had to give way to others lately, or soon will have to.
     pub is_full: bool,
     /// The time since memory was short last.
     pub calm: Duration,

@@ -1,5 +1,6 @@
 //! Base backups: of a cluster at rest and of a running one, and back.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,7 +12,10 @@ use forebay_engine::archive::backup::{
     Stopped,
 };
 use forebay_engine::checksums::{ChecksumMode, ChecksumObserver, ChecksumOptions, checksums};
-use forebay_engine::{EngineConfig, EngineError, IoMethod, Lsn, Session, ShutdownMode, backup};
+use forebay_engine::{
+    Engine, EngineConfig, EngineError, IoMethod, Lsn, Session, ShutdownMode, backup,
+};
+use forebay_format::PageTag;
 use forebay_testkit::files::{flip, private_dir};
 
 /// A session as the one who is asked for the begin and the end.
@@ -369,4 +373,30 @@ fn a_backup_that_fails_leaves_nothing() {
         .expect("a file");
     take(&place, &options(false)).expect("a backup");
     assert!(!place.archive.join("backups/old.partial").exists());
+}
+
+/// The pages in memory.
+fn in_memory(engine: &Engine) -> BTreeSet<PageTag> {
+    engine.buffers().filter_map(|buffer| Some(buffer.page?.tag)).collect()
+}
+
+#[test]
+fn a_backup_leaves_the_pool_to_those_who_use_it() {
+    let place = place();
+    let config = EngineConfig { shared_buffers: 256.into(), ..config(IoMethod::Sync, false) };
+    let (engine, mut session) = open_session(&place.data, &config);
+    for _ in 0..3 {
+        assert_eq!(count_and_sum(&mut session, "t"), sum_to(30_000));
+    }
+    let before = in_memory(&engine);
+    let mut source = OfSession(engine.session().expect("session"));
+    let (data, archive) = (&place.data, &place.archive);
+    let method = config.io_method;
+    backup::backup(data, archive, Some(&mut source), &options(false), method, &mut Silent)
+        .expect("a backup");
+    let after = in_memory(&engine);
+    assert!(before.len() > 128, "the table has more than half of the pool");
+    assert_eq!(before.difference(&after).count(), 0, "none gave way");
+    drop((source, session));
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
 }

@@ -7,6 +7,7 @@ use super::config::PoolConfig;
 use super::core::Core;
 use super::counters::{Counters, PoolStats};
 use super::damage::{ChecksumFailures, FailureCounts, ReadPolicy};
+use super::demand::Demand;
 use super::desc::Descriptor;
 use super::ghosts::Ghosts;
 use super::pins::{PinGrant, PinPermit};
@@ -40,6 +41,7 @@ pub struct BufferPool {
     /// by their buffers, and must not miss one, holds it for reading. Nobody waits for I/O with it.
     pub(crate) moves: RwLock<()>,
     pub(crate) cleaner_wakeup: CleanerWakeup,
+    pub(super) demand: Demand,
     pub(crate) counters: Counters,
     pub(super) wal: OnceLock<Arc<dyn WalFlush>>,
     pub(super) on_read: Arc<dyn SharedCompletion>,
@@ -90,6 +92,7 @@ impl BufferPool {
             resizing: Mutex::new(()),
             moves: RwLock::new(()),
             cleaner_wakeup: CleanerWakeup::new(),
+            demand: Demand::new(),
             counters: Counters::default(),
             wal: OnceLock::new(),
             on_read: Arc::new(ReadCompletion {

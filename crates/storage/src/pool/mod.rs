@@ -31,6 +31,7 @@
 //! | `damage` | [`ReadPolicy`], [`ReadWarning`]: damaged pages, and their number |
 //! | `counters` | [`PoolStats`]: buffer replacement in numbers |
 //! | `cleaner_wakeup` | waking the cleaner |
+//! | `demand` | telling who gives the pool its size that free buffers are taken |
 //! | `trail` | what a load or vacuum has filled, to be written behind it |
 //! | `strategy` | [`Strategy`]: what an access is for |
 //! | `places` | the clock and the queue: which buffers are there, and whose turn it is |
@@ -58,6 +59,7 @@ mod config;
 mod core;
 mod counters;
 mod damage;
+mod demand;
 pub(crate) mod desc;
 mod discard;
 mod extend;

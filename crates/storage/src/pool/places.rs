@@ -182,17 +182,25 @@ impl Places {
         }
     }
 
-    /// Adds free buffers, and moves the hand and the turns to them, so that they get pages at once.
-    /// Buffers that get into the queue or out of it are told to `moved`, with whether they are in
-    /// it.
-    pub(crate) fn add(&self, new: Range<u32>, moved: impl FnMut(u32, bool)) {
+    /// Adds free buffers, and moves the hand and the turns to them, so that they get pages at once,
+    /// unless one or the other is to go on where it is. Buffers that get into the queue or out of
+    /// it are told to `moved`, with whether they are in it.
+    pub(crate) fn add(
+        &self,
+        new: Range<u32>,
+        [hand_goes_on, turns_go_on]: [bool; 2],
+        moved: impl FnMut(u32, bool),
+    ) {
         let _moving = self.moving.lock();
         let [mut clock, mut queue] = self.all();
         let (old_clock, old_queue) = (clock.len() as u64, queue.len() as u64);
+        let (old_hand, old_turn) = (self.hand() % old_clock, self.turn() % old_queue);
         clock.extend(new);
         self.balance(&mut clock, &mut queue, |_| true, moved);
-        self.clock.go_to(old_clock % clock.len() as u64);
-        self.queue.go_to(old_queue % queue.len() as u64);
+        let hand = if hand_goes_on { old_hand } else { old_clock };
+        let turn = if turns_go_on { old_turn } else { old_queue };
+        self.clock.go_to(hand % clock.len() as u64);
+        self.queue.go_to(turn % queue.len() as u64);
     }
 
     /// Takes all buffers from `to` on out. Of others that get into the queue instead, the `idle`
@@ -279,10 +287,17 @@ mod tests {
             false => assert!(queued.borrow_mut().remove(&buf)),
         };
         places.move_hand(70);
-        places.add(64..1024, moved);
+        places.add(64..1024, [false; 2], moved);
         assert_eq!((places.clock(), places.queue()), (960, 64));
         assert_eq!(places.on_clock(places.hand()), 64, "the hand is at the first new one");
         assert!(places.hand() > 70);
+        let turn = places.turn();
+        places.add(1024..1024, [true; 2], moved);
+        assert_eq!(
+            (places.on_clock(places.hand()), places.turn()),
+            (64, turn),
+            "both go on where they are"
+        );
         // The queue takes idle buffers first.
         places.remove(100, |buf| buf < 3, moved);
         assert_eq!((places.clock(), places.queue()), (94, 6));

@@ -131,10 +131,12 @@ impl BufferPool {
             Class::Queued(_) => Class::Unused,
             class => class,
         };
+        let mut dirty = state & DIRTY;
+        forebay_aio::planted_bug!(self.aio, MovedPagesBecomeClean, dirty = 0);
         let moved = self.desc(to);
         moved.expect(AccessKind::Normal, class, last_use(state));
         moved.set_tag(&tag);
-        moved.state.fetch_or(TAG_VALID | VALID | state & DIRTY, Ordering::SeqCst);
+        moved.state.fetch_or(TAG_VALID | VALID | dirty, Ordering::SeqCst);
         bucket.insert(to);
         true
     }

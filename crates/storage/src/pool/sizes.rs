@@ -35,9 +35,34 @@ impl BufferPool {
     /// Gives buffers places, and releases those of them that are retired.
     pub(crate) fn give_places(&self, buffers: Range<u32>, retired: &[u32]) {
         buffers.clone().for_each(|buf| self.desc(buf).leave_queue(Class::Unused));
-        self.places.add(buffers, |buf, to_queue| self.change_lane(buf, to_queue));
+        let next = self.places.in_queue(self.places.turn());
+        // Buffers that are free already come first.
+        let go_on = [self.is_free_at(self.places.hand()), self.desc(next).load() & TAG_VALID == 0];
+        self.places.add(buffers, go_on, |buf, to_queue| self.change_lane(buf, to_queue));
         retired.iter().for_each(|&buf| self.core.unpin(buf));
         self.core.budget.look_again();
+    }
+
+    /// Calls `tell` when [`Self::tell_after`] says, on a thread that needs a buffer. Only the first
+    /// call has an effect.
+    pub fn on_demand(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.demand.set(Box::new(tell));
+    }
+
+    /// Tells once that the hand has moved on by so many buffers.
+    pub fn tell_after(&self, buffers: usize) {
+        self.demand.tell_at(self.places.hand() + buffers as u64);
+    }
+
+    /// Whether so many buffers are free, or half of the pool, judged by two of those that the hand
+    /// comes to.
+    pub fn has_free(&self, buffers: usize) -> bool {
+        let (hand, ahead) = (self.places.hand(), (buffers as u64).min(self.places.clock() / 2));
+        [hand + ahead / 2, hand + ahead].into_iter().all(|hand| self.is_free_at(hand))
+    }
+
+    fn is_free_at(&self, hand: u64) -> bool {
+        self.desc(self.places.on_clock(hand)).load() & TAG_VALID == 0
     }
 
     /// Takes the places of all buffers from `to` on.

@@ -301,6 +301,7 @@ impl BufferPool {
     /// Moves the hand on, and wakes the cleaner if it is time.
     fn move_hand(&self, to: u64) {
         self.places.move_hand(to);
+        self.demand.note(to);
         if self.cleaner_wakeup.is_due(to, self.places.turn()) {
             self.cleaner_wakeup.wake();
         }

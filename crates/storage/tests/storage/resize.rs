@@ -68,6 +68,35 @@ fn cached(pool: &BufferPool) -> usize {
     pool.inspect().filter(|buffer| buffer.page.is_some()).count()
 }
 
+/// A pool that grows before it is full has all pages that were read, as if it had been as large
+/// from the beginning.
+#[test]
+fn a_pool_that_grows_in_time_loses_nothing() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        let told = Arc::new(AtomicU64::new(0));
+        let times = || told.load(Ordering::SeqCst);
+        let count = Arc::clone(&told);
+        pool.on_demand(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        assert!(pool.has_free(1_000_000), "half of it is enough");
+        pool.tell_after(48);
+        read(&pool, &mut backend, 0..47, 0);
+        assert_eq!((times(), pool.has_free(32)), (0, true));
+        read(&pool, &mut backend, 47..100, 0);
+        assert_eq!((times(), pool.has_free(32)), (1, false), "it is told once");
+        for (pages, buffers) in [(100..220, 256), (220..450, 512), (450..PAGES, 1024)] {
+            resize(&pool, &mut backend, buffers);
+            read(&pool, &mut backend, pages, 0);
+        }
+        assert_eq!((pool.stats().evicted, cached(&pool)), (0, PAGES as usize));
+        assert!(pool.has_free(128));
+    });
+}
+
 #[test]
 fn what_a_larger_pool_has_room_for_stays_in_it() {
     each(Spec::plain(), |fixture| {

@@ -29,8 +29,8 @@ const COMMON: [&str; 9] = [
 pub struct Sizes {
     /// MB of the cgroup.
     pub memory: u64,
-    /// Forebay's shared_buffers; without it, three quarters of the memory.
-    pub forebay_buffers: Option<String>,
+    /// Forebay's shared_buffers.
+    pub forebay_buffers: String,
 }
 
 /// A server with its settings.
@@ -52,7 +52,7 @@ impl Sizes {
     /// with direct I/O.
     pub fn contenders<'s>(&self, forebay: &'s Subject, peer: &'s Subject) -> [Contender<'s>; 3] {
         let megabytes = |percentage| format!("{}MB", self.memory * percentage / 100);
-        let own = self.forebay_buffers.clone().unwrap_or_else(|| megabytes(ALONE));
+        let own = self.forebay_buffers.clone();
         let ways = [
             (forebay, own, Some("io_direct")),
             (peer, megabytes(BEFORE_KERNEL), None),
@@ -108,20 +108,17 @@ mod tests {
         let forebay = Subject::Forebay { program: PathBuf::new(), data: PathBuf::new() };
         let (runner, outside) = (PathBuf::new(), PathBuf::new());
         let peer = Subject::Postgres { runner, outside, inside: String::new() };
-        let mut sizes = Sizes { memory: 2048, forebay_buffers: None };
+        let sizes = Sizes { memory: 2048, forebay_buffers: "auto".to_owned() };
         let setting = |sizes: &Sizes, column: usize, setting: &str| {
             let contenders = sizes.contenders(&forebay, &peer);
             assert_eq!(contenders[column].column, column);
             contenders[column].settings.iter().any(|found| found == setting)
         };
-        assert!(setting(&sizes, 0, "shared_buffers=1536MB"));
+        assert!(setting(&sizes, 0, "shared_buffers=auto"));
         assert!(setting(&sizes, 0, "io_direct=data,wal,wal_init"));
         assert!(setting(&sizes, 1, "shared_buffers=512MB"));
         assert!(!setting(&sizes, 1, "debug_io_direct=data,wal,wal_init"));
         assert!(setting(&sizes, 1, "effective_cache_size=1536MB"));
-        assert!(setting(&sizes, 2, "shared_buffers=1536MB"));
-        sizes.forebay_buffers = Some("auto".to_owned());
-        assert!(setting(&sizes, 0, "shared_buffers=auto"));
         assert!(setting(&sizes, 2, "shared_buffers=1536MB"));
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::scans::{COUNT, Scanned};
+use super::warm;
 use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
@@ -92,7 +93,7 @@ impl LookUps<'_> {
             self.caches.drop()?;
             let group = Group::make(self.memory)?;
             let server = contender.start(&group, &[])?;
-            keyed.read_all(&server)?;
+            warm(|| keyed.read_all(&server))?;
             let ended = AtomicBool::new(false);
             thread::scope(|scope| {
                 let other = scope.spawn(|| repeat(&server, beside, scanned, &ended));

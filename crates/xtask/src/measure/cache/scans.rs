@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::warm;
 use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
@@ -12,8 +13,6 @@ use crate::measure::servers::{Running, Subject};
 use crate::measure::table::{Better, Table};
 use crate::measure::work;
 
-/// Scans before the clock starts.
-const WARMING: u32 = 2;
 /// Scans whose mean is a figure.
 const SCANS: u32 = 3;
 /// The statement.
@@ -113,7 +112,7 @@ impl Scans {
         caches.drop()?;
         let group = Group::make(memory)?;
         let server = contender.start(&group, &[])?;
-        (0..WARMING).try_for_each(|_| server.query(COUNT).map(drop))?;
+        warm(|| server.query(COUNT).map(drop))?;
         let process = server.process()?;
         let (read, blocks) = (bytes_read(process)?, Blocks::count(&server, Counted::All)?);
         let mut seconds = 0.0;
