@@ -109,7 +109,7 @@ planted_bugs! {
     CheckpointRedoAtItsEnd,
     /// pg_control says "shut down" before the shutdown checkpoint is complete.
     CheckpointShutDownTooEarly,
-    /// A changed page that moves within the pool, since the pool becomes smaller, counts as written.
+    /// A changed page that moves to another buffer, as in a smaller pool, counts as written.
     MovedPagesBecomeClean,
     /// A checkpoint writes no pages.
     CheckpointPagesNotWritten,

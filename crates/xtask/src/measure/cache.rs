@@ -8,7 +8,6 @@
 //! Before it is measured, the table that counts is read for ten seconds.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::cgroup::Group;
 use super::cold::Caches;
@@ -20,6 +19,7 @@ use crate::peers::Peer;
 
 mod look_ups;
 mod scans;
+mod warming;
 
 use look_ups::LookUps;
 use scans::{Scanned, Scans};
@@ -38,20 +38,6 @@ pub struct Extent {
 const QUARTERS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 /// The size beside which keys are looked up.
 const BESIDE: u64 = 8;
-
-/// For so long work is repeated before the clock starts, until caches have the size that they keep.
-const WARMING: Duration = Duration::from_secs(10);
-
-/// Repeats work, twice at least.
-fn warm(mut work: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-    let begun = Instant::now();
-    work()?;
-    work()?;
-    while begun.elapsed() < WARMING {
-        work()?;
-    }
-    Ok(())
-}
 
 /// Measures, prints the tables, and returns them.
 ///

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::scans::{COUNT, Scanned};
-use super::warm;
+use super::warming::warm;
 use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
