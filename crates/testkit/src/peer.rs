@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::free_port;
-use crate::process::{ends_in_time, must, pidfd};
+use crate::process::{ends_in_time, feed, must, pidfd, succeeded};
 
 const EIGHTEEN: &str = "/usr/lib/postgresql/18/bin";
 const FIFTEEN: &str = "/usr/lib/postgresql/15/bin";
@@ -223,6 +223,9 @@ impl Drop for Peer {
     }
 }
 
+/// Linux takes arguments of 128 KiB; longer ones go to standard input.
+const LONGEST_ARGUMENT: usize = 100_000;
+
 /// A running PostgreSQL 18 server, stopped fast when dropped.
 pub struct Postgres<'peer> {
     peer: &'peer Peer,
@@ -235,7 +238,14 @@ pub struct Postgres<'peer> {
 impl Postgres<'_> {
     /// Runs SQL by PostgreSQL's psql, which must succeed; its output.
     pub fn query(&self, sql: &str) -> String {
-        must(self.peer.psql(self.port).args(["-c", sql])).trim_end().to_owned()
+        let mut psql = self.peer.psql(self.port);
+        let said = if sql.len() < LONGEST_ARGUMENT {
+            must(psql.args(["-c", sql]))
+        } else {
+            psql.args(["-f", "-"]);
+            succeeded(&feed(psql, sql.as_bytes()), "psql")
+        };
+        said.trim_end().to_owned()
     }
 
     /// Repeats a query until its result is "t".

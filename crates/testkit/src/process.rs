@@ -46,9 +46,14 @@ pub fn under(words: &[&str], command: &Command) -> Command {
 /// Runs a command to its end, which must be a success; its standard output.
 pub fn must(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    succeeded(&output, &format!("{command:?}"))
+}
+
+/// The standard output of a program, which must have succeeded.
+pub fn succeeded(output: &Output, program: &str) -> String {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
+    assert!(output.status.success(), "{program}: {}\n{said}\n{errors}", output.status);
     said.into_owned()
 }
 

@@ -61,6 +61,7 @@ mod ticks;
 mod tpcb;
 mod wal;
 mod warm;
+mod warming;
 mod work;
 
 use archive::Outcome;

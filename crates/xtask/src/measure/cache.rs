@@ -19,7 +19,6 @@ use crate::peers::Peer;
 
 mod look_ups;
 mod scans;
-mod warming;
 
 use look_ups::LookUps;
 use scans::{Scanned, Scans};

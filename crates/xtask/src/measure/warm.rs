@@ -16,6 +16,7 @@ use super::pgbench::{Length, Run, Script};
 use super::servers::{Running, Subject};
 use super::table::{Better, Table, printed};
 use super::ticks;
+use super::warming::warm;
 use crate::peers::Peer;
 
 /// How much is measured.
@@ -103,7 +104,7 @@ impl Warm<'_> {
         self.caches.drop()?;
         let group = Group::make(self.memory)?;
         let server = contender.start(&group, prewarm)?;
-        self.keyed.read_all(&server)?;
+        warm(|| self.keyed.read_all(&server))?;
         self.load(self.seconds).done(&server, self.peer)?;
         let blocks = Blocks::count(&server, Counted::LookUps)?;
         let rate = self.load(self.seconds).done(&server, self.peer)?.rate;

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Instant;
 
 use super::scans::{COUNT, Scanned};
-use super::warming::warm;
 use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
@@ -14,6 +13,7 @@ use crate::measure::keyed::{COLUMNS, Keyed};
 use crate::measure::pgbench::{Length, Run, Script, percentile};
 use crate::measure::servers::Running;
 use crate::measure::table::{Better, Table};
+use crate::measure::warming::warm;
 use crate::peers::Peer;
 
 /// Sessions that look up.

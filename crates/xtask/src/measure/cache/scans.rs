@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::warming::warm;
 use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
@@ -11,6 +10,7 @@ use crate::measure::counters::{Blocks, Counted, bytes_read};
 use crate::measure::keyed::{BLOCK, COLUMNS, ROWS_A_PAGE, rows};
 use crate::measure::servers::{Running, Subject};
 use crate::measure::table::{Better, Table};
+use crate::measure::warming::warm;
 use crate::measure::work;
 
 /// Scans whose mean is a figure.
