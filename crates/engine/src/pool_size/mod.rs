@@ -10,6 +10,7 @@
 pub(crate) mod state;
 mod target;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use forebay_aio::BackendType;
@@ -23,18 +24,14 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::memory::{self, Readings, blocks, bytes};
 
-use target::{CALM, Present};
+use target::{AT_ONCE, CALM, LOOK, Present, SOON};
 
 /// How long a shrink waits for buffers in use. A stop of the engine waits as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long until a size is tried again that could not be had.
 const RETRY: Duration = Duration::from_secs(10);
-/// How often the machine's memory is looked at, or the program asked.
-const LOOK: Duration = Duration::from_millis(250);
-/// The same while memory is scarce.
-const SOON: Duration = Duration::from_millis(50);
-/// The same while the pool grows.
-const GROWING: Duration = Duration::from_millis(20);
+/// What others take is told from two looks that are at least so far apart.
+const SPAN: Duration = Duration::from_millis(50);
 /// For so long ahead it counts what others take.
 const AHEAD: Duration = Duration::from_millis(100);
 /// An automatic pool grows before it has fewer blocks free.
@@ -136,7 +133,7 @@ pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError
 }
 
 fn run(core: &Core) {
-    let mut sizer = Sizer::default();
+    let mut sizer = Sizer::new();
     let mut time = Some(Duration::ZERO);
     while core.sizing.rest(time) && !core.fatal.has_stopped() {
         let is_news = core.sizing.take_change();
@@ -158,14 +155,13 @@ fn run(core: &Core) {
 }
 
 /// What the thread remembers.
-#[derive(Default)]
 struct Sizer {
     /// The last look at the machine's memory.
     last: Option<Look>,
-    /// Whether little of it is left.
-    scarce: bool,
-    /// Whether the pool has just become larger.
-    grows: bool,
+    /// How soon it must be looked at again.
+    next: Duration,
+    /// Whether the pool has just become larger, or smaller.
+    resizes: Ordering,
     /// Whether memory is about to end.
     hurry: bool,
     /// When memory was short last, or a size could not be had.
@@ -192,12 +188,25 @@ impl Look {
     fn falling(&self, since: &Look) -> u64 {
         let left = |look: &Look| look.memory.room + look.pool;
         let taken = left(since).saturating_sub(left(self)) as f64;
-        let seconds = (self.at - since.at).max(SOON).as_secs_f64();
+        let seconds = (self.at - since.at).max(SPAN).as_secs_f64();
         (taken / seconds * AHEAD.as_secs_f64()) as u64
     }
 }
 
 impl Sizer {
+    fn new() -> Sizer {
+        Sizer {
+            last: None,
+            next: LOOK,
+            resizes: Ordering::Equal,
+            hurry: false,
+            short: None,
+            evicted: 0,
+            told: 0,
+            complained: false,
+        }
+    }
+
     /// Gives the pool this size. Returns when that is to be tried again.
     fn set(&mut self, core: &Core, blocks: usize, is_news: bool) -> Option<Duration> {
         if core.pool.buffers() == blocks {
@@ -227,14 +236,15 @@ impl Sizer {
             evicted: evicted - std::mem::replace(&mut self.evicted, evicted),
         };
         let wanted = decide(self, pool);
-        self.grows = wanted > present;
+        self.resizes = Ordering::Equal;
         // What could not be had is not tried again at once.
-        if wanted == present || (self.grows && self.calm() < CALM) {
+        if wanted == present || (wanted > present && self.calm() < CALM) {
             core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
         let keeping = if self.hurry { Keeping::Dirty } else { Keeping::InDemand };
         let Some(resized) = resize(core, wanted, keeping) else { return };
+        self.resizes = resized.buffers.cmp(&resized.from);
         self.heed(&resized, wanted);
         if self.told == 0 {
             self.told = resized.from;
@@ -250,7 +260,7 @@ impl Sizer {
         let Some(memory) = memory::read() else { return pool.buffers };
         let look = Look { at: Instant::now(), memory, pool: bytes(pool.buffers) };
         let last = *self.last.get_or_insert(look);
-        if look.at - last.at >= SOON {
+        if look.at - last.at >= SPAN {
             self.last = Some(look);
         }
         let present = Present {
@@ -260,7 +270,7 @@ impl Sizer {
             is_full: pool.evicted > 0 || !core.pool.has_free(FREE),
             calm: self.calm(),
         };
-        (self.hurry, self.scarce) = (memory.is_ending(present.falling), memory.is_scarce());
+        (self.hurry, self.next) = (memory.is_ending(present.falling), memory.next_look());
         let wanted = target::target(&memory, &present);
         if wanted < look.pool {
             self.short = Some(look.at);
@@ -271,10 +281,10 @@ impl Sizer {
 
     /// How long until memory is looked at again.
     fn next_look(&self) -> Duration {
-        match (self.grows, self.scarce) {
-            (true, _) => GROWING,
-            (false, true) => SOON,
-            (false, false) => LOOK,
+        match self.resizes {
+            Ordering::Less => AT_ONCE,
+            Ordering::Greater => SOON,
+            Ordering::Equal => self.next,
         }
     }
 
@@ -350,7 +360,7 @@ mod tests {
 
     #[test]
     fn after_a_size_that_could_not_be_had_the_pool_waits() {
-        let mut sizer = Sizer::default();
+        let mut sizer = Sizer::new();
         let had = Resized { from: 100, buffers: 200, stopped: None };
         sizer.heed(&had, 200);
         assert!(sizer.short.is_none() && !sizer.complained);

@@ -7,7 +7,7 @@
 //!   falling:  what others take in 100 ms, as they did since the last look
 //!
 //!   room < reserve + falling                shrink by the difference
-//!   others are stalled, room < 4 x reserve  shrink by a 64th
+//!   others are stalled, room < 4 x reserve  shrink by a 256th
 //!   pages give way, or 64 MB are not free, room > 2 x reserve
 //!     and memory was not short for 10 min   grow twofold, by 128 MB at most
 //!     and it was not short for 5 s          grow by a 64th
@@ -22,6 +22,14 @@ use forebay_aio::sync::Duration;
 
 use crate::memory::Readings;
 
+/// How often memory is looked at where there is much, or a program is asked.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// The same where there is little, or the pool has grown.
+pub(super) const SOON: Duration = Duration::from_millis(20);
+/// The same when the pool has given some back.
+pub(super) const AT_ONCE: Duration = Duration::from_millis(5);
+/// Bytes a second that others may take: what the kernel gives to one thread.
+const FASTEST: u64 = 4 << 30;
 /// How long after a shortage the pool stays as it is.
 pub(super) const CALM: Duration = Duration::from_secs(5);
 /// How long after a shortage it grows as if there had been none.
@@ -73,6 +81,13 @@ impl Readings {
         self.room < self.reserve() / 2 || (falling > self.reserve() / 2 && self.is_scarce())
     }
 
+    /// How long until memory must be looked at again: as long as others need for half of the room
+    /// beyond the reserve.
+    pub fn next_look(&self) -> Duration {
+        let room = self.room.saturating_sub(self.reserve()) / 2;
+        Duration::from_millis(room / (FASTEST / 1000)).clamp(SOON, LOOK)
+    }
+
     /// What a pool may take at once, if its pages are known to be needed.
     pub fn spare(&self) -> u64 {
         self.room.saturating_sub(2 * self.reserve())
@@ -87,7 +102,7 @@ pub fn target(readings: &Readings, pool: &Present) -> u64 {
     let wanted = if readings.room < needed {
         size.saturating_sub(needed - readings.room)
     } else if readings.is_stalled() {
-        size - size / 64
+        size - size / 256
     } else if pool.is_full && pool.calm >= CALM && pool.falling < reserve / 8 {
         // Others may begin to take some, too.
         size + growth(pool).min(readings.spare() / 2)
@@ -153,10 +168,19 @@ mod tests {
     #[test]
     fn stalls_count_where_room_is_scarce() {
         let stalled = |room| Readings { stalled: 7.5, ..readings(16 * GB, room) };
-        assert_eq!(size(&stalled(3 * GB), 8 * GB), 8 * GB - 128 * MB);
+        assert_eq!(size(&stalled(3 * GB), 8 * GB), 8 * GB - 32 * MB);
         assert!(size(&stalled(4 * GB), 8 * GB) > 8 * GB);
         let little = Readings { stalled: 4.9, ..stalled(3 * GB) };
         assert!(size(&little, 8 * GB) > 8 * GB);
+    }
+
+    #[test]
+    fn memory_is_looked_at_before_others_can_take_it() {
+        let next = |total, room| readings(total, room).next_look().as_millis();
+        assert_eq!(next(16 * GB, 12 * GB), 250);
+        assert_eq!(next(16 * GB, 2 * GB), 125);
+        assert_eq!([0, 100 * MB, 256 * MB].map(|room| next(2 * GB, room)), [20; 3]);
+        assert_eq!(next(2 * GB, 768 * MB), 78);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) struct ChecksumsArgs {
     #[arg(short, long)]
     verbose: bool,
     /// sync, worker, io_uring, posix_aio, or auto: io_uring where it can be had, else worker
-    #[arg(long, value_name = "METHOD", default_value = "worker")]
+    #[arg(long, value_name = "METHOD", default_value = "auto")]
     io_method: String,
     /// "data": bypass the kernel's page cache
     #[arg(long, value_name = "LIST", default_value = "")]
