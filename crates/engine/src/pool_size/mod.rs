@@ -28,6 +28,8 @@ use target::{AT_ONCE, CALM, LOOK, Present, SOON};
 
 /// How long a shrink waits for buffers in use. A stop of the engine waits as long.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same where the pool follows the machine's memory, which goes on changing meanwhile.
+const BRIEFLY: Duration = SOON;
 /// How long until a size is tried again that could not be had.
 const RETRY: Duration = Duration::from_secs(10);
 /// What others take is told from two looks that are at least so far apart.
@@ -61,7 +63,7 @@ pub(crate) fn make_room(core: &Core, pages: usize) {
     let room = present + blocks(memory.spare() / 2);
     let wanted = (pages + pages / 8).min(room).min(most(core, &memory));
     if wanted > present
-        && let Some(resized) = resize(core, wanted, Keeping::InDemand)
+        && let Some(resized) = resize(core, wanted, (Keeping::InDemand, PATIENCE))
     {
         tell(&resized);
         if let Some(stop) = &resized.stopped {
@@ -140,14 +142,16 @@ fn run(core: &Core) {
         time = match core.sizing.wanted() {
             PoolSize::Blocks(blocks) => sizer.set(core, blocks, is_news),
             PoolSize::Automatic => {
-                sizer.follow(core, |sizer, pool| sizer.automatic(core, pool));
+                sizer.follow(core, BRIEFLY, |sizer, pool| sizer.automatic(core, pool));
                 if core.pool.has_free(FREE) {
                     core.pool.tell_after(FREE / 4);
                 }
                 Some(sizer.next_look())
             }
             PoolSize::Chosen(chooser) => {
-                sizer.follow(core, |_, pool| chooser.ask(pool).clamp(pool.least, pool.most));
+                sizer.follow(core, PATIENCE, |_, pool| {
+                    chooser.ask(pool).clamp(pool.least, pool.most)
+                });
                 Some(LOOK)
             }
         };
@@ -162,7 +166,7 @@ struct Sizer {
     next: Duration,
     /// Whether the pool has just become larger, or smaller.
     resizes: Ordering,
-    /// Whether memory is about to end.
+    /// Whether memory is short.
     hurry: bool,
     /// When memory was short last, or a size could not be had.
     short: Option<Instant>,
@@ -212,7 +216,8 @@ impl Sizer {
         if core.pool.buffers() == blocks {
             return None;
         }
-        let Some(resized) = resize(core, blocks, Keeping::InDemand) else { return Some(RETRY) };
+        let how = (Keeping::InDemand, PATIENCE);
+        let Some(resized) = resize(core, blocks, how) else { return Some(RETRY) };
         if resized.buffers != resized.from {
             tell(&resized);
         }
@@ -225,7 +230,12 @@ impl Sizer {
     }
 
     /// Decides which size the pool should have now, and gives it that.
-    fn follow(&mut self, core: &Core, decide: impl FnOnce(&mut Sizer, PoolUse) -> usize) {
+    fn follow(
+        &mut self,
+        core: &Core,
+        patience: Duration,
+        decide: impl FnOnce(&mut Sizer, PoolUse) -> usize,
+    ) {
         let evicted = core.pool.stats().evicted;
         let _deciding = core.sizing.deciding();
         let present = core.pool.buffers();
@@ -243,7 +253,7 @@ impl Sizer {
             return;
         }
         let keeping = if self.hurry { Keeping::Dirty } else { Keeping::InDemand };
-        let Some(resized) = resize(core, wanted, keeping) else { return };
+        let Some(resized) = resize(core, wanted, (keeping, patience)) else { return };
         self.resizes = resized.buffers.cmp(&resized.from);
         self.heed(&resized, wanted);
         if self.told == 0 {
@@ -270,7 +280,7 @@ impl Sizer {
             is_full: pool.evicted > 0 || !core.pool.has_free(FREE),
             calm: self.calm(),
         };
-        (self.hurry, self.next) = (memory.is_ending(present.falling), memory.next_look());
+        (self.hurry, self.next) = (memory.is_short(present.falling), memory.next_look());
         let wanted = target::target(&memory, &present);
         if wanted < look.pool {
             self.short = Some(look.at);
@@ -300,6 +310,10 @@ impl Sizer {
             return;
         };
         self.short = Some(Instant::now());
+        // It is tried again at once.
+        if self.hurry && matches!(stop, ResizeStop::InUse { .. }) {
+            return;
+        }
         if !std::mem::replace(&mut self.complained, true) {
             complain(resized, wanted, stop);
         }
@@ -307,7 +321,7 @@ impl Sizer {
 }
 
 /// Changes the size with a backend of its own. None if there is none, or the engine must stop.
-fn resize(core: &Core, blocks: usize, keeping: Keeping) -> Option<Resized> {
+fn resize(core: &Core, blocks: usize, how: (Keeping, Duration)) -> Option<Resized> {
     let io = match core.aio.backend(BackendType::BackgroundWorker) {
         Ok(io) => io,
         Err(error) => {
@@ -315,7 +329,7 @@ fn resize(core: &Core, blocks: usize, keeping: Keeping) -> Option<Resized> {
             return None;
         }
     };
-    match core.resize_pool(&mut Backend::new(io), blocks, (keeping, PATIENCE)) {
+    match core.resize_pool(&mut Backend::new(io), blocks, how) {
         Ok(resized) => Some(resized),
         Err(error) => {
             tracing::error!("the size of shared buffers is not changed: {error}");

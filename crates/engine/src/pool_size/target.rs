@@ -76,9 +76,14 @@ impl Readings {
         self.room < 4 * self.reserve()
     }
 
-    /// Whether it may end at any moment, if others are about to take so much.
-    pub fn is_ending(&self, falling: u64) -> bool {
-        self.room < self.reserve() / 2 || (falling > self.reserve() / 2 && self.is_scarce())
+    /// What must be free, if others are about to take so much.
+    fn needed(&self, falling: u64) -> u64 {
+        self.reserve() + falling
+    }
+
+    /// Whether less is free.
+    pub fn is_short(&self, falling: u64) -> bool {
+        self.room < self.needed(falling)
     }
 
     /// How long until memory must be looked at again: as long as others need for half of the room
@@ -98,9 +103,8 @@ impl Readings {
 pub fn target(readings: &Readings, pool: &Present) -> u64 {
     let (least, most) = pool.bounds;
     let (size, reserve) = (pool.size, readings.reserve());
-    let needed = reserve + pool.falling;
-    let wanted = if readings.room < needed {
-        size.saturating_sub(needed - readings.room)
+    let wanted = if readings.is_short(pool.falling) {
+        size.saturating_sub(readings.needed(pool.falling) - readings.room)
     } else if readings.is_stalled() {
         size - size / 256
     } else if pool.is_full && pool.calm >= CALM && pool.falling < reserve / 8 {
