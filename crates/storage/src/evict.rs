@@ -132,18 +132,19 @@ impl BufferPool {
         mut act: impl FnMut(u32) -> Result<bool, E>,
     ) -> Result<u32, E> {
         let wanted = |tag: PageTag| of.is_none_or(|rel| tag.rel == rel);
+        let pages: Vec<PageTag> = {
+            let _no_moves = self.moves.read();
+            let flagged = self.core.descs.iter().filter(|desc| desc.load() & flag != 0);
+            flagged.map(|desc| desc.tag()).filter(|tag| wanted(*tag)).collect()
+        };
         let mut skipped = 0;
-        let _no_moves = self.moves.read();
-        for buf in 0..self.core.descs.len() as u32 {
-            let desc = self.desc(buf);
-            // Without a pin the tag is only a hint, so it is checked again below.
-            if desc.load() & flag == 0 || !wanted(desc.tag()) {
-                continue;
-            }
+        for tag in pages {
+            let Some(buf) = self.buffer_of(&tag) else { continue };
             match self.reach(buf) {
                 Reach::Free => {}
                 Reach::InUse => skipped += 1,
-                Reach::Pinned if !wanted(desc.tag()) => self.core.unpin(buf),
+                // It may have another page by now.
+                Reach::Pinned if self.desc(buf).tag() != tag => self.core.unpin(buf),
                 Reach::Pinned => skipped += u32::from(!act(buf)?),
             }
         }

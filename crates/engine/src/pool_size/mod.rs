@@ -143,13 +143,15 @@ fn run(core: &Core) {
             PoolSize::Blocks(blocks) => sizer.set(core, blocks, is_news),
             PoolSize::Automatic => {
                 sizer.follow(core, BRIEFLY, |sizer, pool| sizer.automatic(core, pool));
+                // Woken by then, it grows before those are taken.
                 if core.pool.has_free(FREE) {
                     core.pool.tell_after(FREE / 4);
                 }
                 Some(sizer.next_look())
             }
             PoolSize::Chosen(chooser) => {
-                sizer.follow(core, PATIENCE, |_, pool| {
+                sizer.follow(core, PATIENCE, |sizer, pool| {
+                    sizer.hurry = false;
                     chooser.ask(pool).clamp(pool.least, pool.most)
                 });
                 Some(LOOK)
@@ -292,9 +294,9 @@ impl Sizer {
     /// How long until memory is looked at again.
     fn next_look(&self) -> Duration {
         match self.resizes {
-            Ordering::Less => AT_ONCE,
+            Ordering::Less if self.hurry => AT_ONCE,
+            Ordering::Less | Ordering::Equal => self.next,
             Ordering::Greater => SOON,
-            Ordering::Equal => self.next,
         }
     }
 
@@ -384,5 +386,9 @@ mod tests {
         sizer.heed(&had, 200);
         assert!(sizer.short.is_some(), "the time since then counts");
         assert!(!sizer.complained, "the log tells the next one");
+        let stopped = Some(ResizeStop::InUse { buffers: 3 });
+        sizer.hurry = true;
+        sizer.heed(&Resized { from: 200, buffers: 150, stopped }, 100);
+        assert!(!sizer.complained, "nor does it tell what is tried again within milliseconds");
     }
 }

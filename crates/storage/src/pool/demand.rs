@@ -1,4 +1,4 @@
-//! Telling who gives the pool its size that free buffers are taken.
+//! Waking the thread that sizes the pool while buffers are still free.
 
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 /// A position that the hand does not reach: nobody is to be told.
 const NEVER: u64 = u64::MAX;
 
-/// Who is to be told, and when.
+/// A function that is called once, when the hand has come to a position.
 pub(crate) struct Demand {
-    /// The position of the hand.
+    /// The position; [`NEVER`] after the call.
     at_hand: AtomicU64,
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }

@@ -5,7 +5,6 @@
 use super::backend::Backend;
 use super::buffer_pool::BufferPool;
 use super::desc::{Descriptor, READING, TAG_VALID, WRITING, refcount};
-use super::table;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, Errno};
 use forebay_format::{BlockNumber, Fork, Oid, PageTag, RelFileLocator};
@@ -108,9 +107,7 @@ impl BufferPool {
     /// Forgets a page. It may move to another buffer meanwhile, so it is looked up until it is not
     /// found.
     fn discard_page(&self, io: &mut aio::IoBackend, tag: &PageTag) {
-        let hash = table::hash_tag(tag);
-        let find = || self.table.lock(&self.core.descs, hash).find(tag);
-        while let Some(buf) = find() {
+        while let Some(buf) = self.buffer_of(tag) {
             self.discard_buffer(io, buf, tag);
         }
     }

@@ -54,6 +54,11 @@ impl BufferPool {
         Some((buf, state & VALID != 0))
     }
 
+    /// Returns the buffer of a page. It may have another page by the time the caller looks.
+    pub(crate) fn buffer_of(&self, tag: &PageTag) -> Option<u32> {
+        self.table.lock(&self.core.descs, table::hash_tag(tag)).find(tag)
+    }
+
     /// Pins a page wherever it is, with the certainty of the bucket's lock. This is no use of the
     /// page.
     pub(crate) fn pin_certainly(&self, tag: &PageTag) -> Option<u32> {

@@ -31,7 +31,7 @@
 //! | `damage` | [`ReadPolicy`], [`ReadWarning`]: damaged pages, and their number |
 //! | `counters` | [`PoolStats`]: buffer replacement in numbers |
 //! | `cleaner_wakeup` | waking the cleaner |
-//! | `demand` | telling who gives the pool its size that free buffers are taken |
+//! | `demand` | waking the thread that sizes the pool while buffers are still free |
 //! | `trail` | what a load or vacuum has filled, to be written behind it |
 //! | `strategy` | [`Strategy`]: what an access is for |
 //! | `places` | the clock and the queue: which buffers are there, and whose turn it is |

@@ -5,7 +5,7 @@
 //! - [`look_ups`]: look-ups of preferred keys, alone, beside such scans, and beside COPY
 //!
 //! Every run begins with a new cgroup, an empty kernel's cache and a server that has just started.
-//! Before it is measured, the table that counts is read for ten seconds.
+//! Its table is then read again and again for ten seconds before anything is measured.
 
 use std::path::Path;
 
