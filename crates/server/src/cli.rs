@@ -7,7 +7,7 @@ mod check;
 mod checksums;
 
 use crate::demo::{self, DemoOptions};
-use crate::log;
+use crate::log::{self, Verbosity};
 use crate::serve::{self, DEFAULT_DIR, ServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use forebay_engine::{InitOptions, LocaleOptions};
@@ -144,6 +144,16 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().replace('-', "_"), value.to_owned()))
 }
 
+impl Command {
+    /// Scripts that read pg_checksums' stderr read that of `checksums`: no LOG lines there.
+    fn verbosity(&self) -> Verbosity {
+        match self {
+            Command::Checksums(_) | Command::Check(_) => Verbosity::Warnings,
+            _ => Verbosity::Log,
+        }
+    }
+}
+
 /// Runs the program.
 pub fn run() -> ExitCode {
     let command = match Cli::try_parse() {
@@ -159,7 +169,7 @@ pub fn run() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    log::install();
+    log::install(command.verbosity());
     ExitCode::from(match command {
         Command::Init(args) => init(&args),
         Command::Checksums(args) => checksums::run(&args),

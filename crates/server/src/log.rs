@@ -54,10 +54,22 @@ pub fn timestamp(seconds: u64, millis: u32) -> String {
     format!("{}.{millis:03}", date_and_time(i64::try_from(seconds).unwrap_or(i64::MAX)))
 }
 
-/// Sends the `tracing` events of all crates to this log. FOREBAY_LOG=debug shows more of them.
-pub fn install() {
-    let verbose = std::env::var("FOREBAY_LOG").is_ok_and(|v| v == "debug");
-    let subscriber = tracing_subscriber::registry().with(ToLog { verbose });
+/// Which `tracing` events are logged, unless FOREBAY_LOG=debug asks for all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Errors and warnings: what commands print that do one piece of work and end.
+    Warnings,
+    /// LOG lines too: a server's.
+    Log,
+    /// What helps to find a bug too.
+    Debug,
+}
+
+/// Sends the `tracing` events of all crates to this log. FOREBAY_LOG=debug shows all of them.
+pub fn install(verbosity: Verbosity) {
+    let debug = std::env::var("FOREBAY_LOG").is_ok_and(|v| v == "debug");
+    let verbosity = if debug { Verbosity::Debug } else { verbosity };
+    let subscriber = tracing_subscriber::registry().with(ToLog { verbosity });
     // Fails only if one is installed already.
     let _ = tracing::subscriber::set_global_default(subscriber);
     std::panic::set_hook(Box::new(|info| {
@@ -69,7 +81,7 @@ pub fn install() {
 }
 
 struct ToLog {
-    verbose: bool,
+    verbosity: Verbosity,
 }
 
 impl<S: Subscriber> Layer<S> for ToLog {
@@ -81,8 +93,8 @@ impl<S: Subscriber> Layer<S> for ToLog {
         let kind = match *metadata.level() {
             Level::ERROR => "ERROR",
             Level::WARN => "WARNING",
-            Level::INFO if own => "LOG",
-            _ if own && self.verbose => "DEBUG",
+            Level::INFO if own && self.verbosity != Verbosity::Warnings => "LOG",
+            _ if own && self.verbosity == Verbosity::Debug => "DEBUG",
             _ => return,
         };
         let mut text = Text::default();

@@ -195,7 +195,16 @@ fn no_memory_may_be_locked() {
     let method = server.value("SHOW io_method_status");
     server.wait_for_log(&format!("LOG:  io_method is \"{method}\""));
     work(&server, 1000);
-    server.stop();
+    let folder = server.stop();
+
+    // A command of PostgreSQL's prints nothing of how I/O is done.
+    let checksums = Command::new("sh")
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_forebay"), "checksums", "--check"])
+        .arg(folder.path().join("data"))
+        .output()
+        .expect("sh runs");
+    let errors = String::from_utf8_lossy(&checksums.stderr);
+    assert!(checksums.status.success() && errors.is_empty(), "{errors}");
 }
 
 /// A group of processes that may use so much memory, the kernel's cache of their files included.
