@@ -80,7 +80,7 @@ pub use file::{File, FileFlags, OpenOptions};
 pub use files::{FileCache, VirtualFile};
 pub use handle::{HandleInfo, HandleState, WaitRef};
 pub use io::{Completion, Io, IoFlags, Issuer, LocalCompletion, Op};
-pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit, system_text};
+pub use limits::{Limits, SystemFile, descriptors_in_use, raise_descriptor_limit, system_text};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
 pub use methods::{Deferred, MethodKind, probe_io_uring};
 pub use namespace::{DirEntry, DirectIfPossible, FileKind, FileStat, Namespace, PosixNamespace};

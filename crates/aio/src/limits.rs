@@ -6,6 +6,9 @@
 //! messages.
 
 use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// The limits at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +73,31 @@ pub fn raise_descriptor_limit(wanted: u64) -> Limits {
 
 /// The text of a file in which the system tells of itself, as those in /proc; None if there is
 /// none.
-pub fn system_text(path: &std::path::Path) -> Option<String> {
-    std::fs::read_to_string(path).ok()
+pub fn system_text(path: &Path) -> Option<String> {
+    SystemFile::open(path)?.text()
+}
+
+/// A file in which the system tells of itself, to be read again and again. It stays open: opening
+/// one needs memory of the kernel's, for which a process at its limit waits.
+#[derive(Debug)]
+pub struct SystemFile(File);
+
+impl SystemFile {
+    /// Opens it; None if there is none.
+    pub fn open(path: &Path) -> Option<SystemFile> {
+        File::open(path).ok().map(SystemFile)
+    }
+
+    /// What the file says now; None if it is no longer there.
+    pub fn text(&self) -> Option<String> {
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match self.0.read_at(&mut piece, text.len() as u64).ok()? {
+                0 => return String::from_utf8(text).ok(),
+                read => text.extend_from_slice(&piece[..read]),
+            }
+        }
+    }
 }
 
 /// How many descriptors this process has open; None if the system does not tell.

@@ -112,6 +112,22 @@ impl Region {
         discard_memory(self.ptr(to), from - to);
     }
 
+    /// Gives the memory of a part back to the system. It still counts as occupied, but nobody uses
+    /// it before [`Region::provide`], and it must not be registered.
+    pub fn suspend(&self, bytes: Range<usize>) {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.occupied(), "{bytes:?}");
+        discard_memory(self.ptr(bytes.start), bytes.len());
+    }
+
+    /// Provides memory for a part again, now. What of it has memory keeps that, and its bytes.
+    pub fn provide(&self, bytes: Range<usize>) -> Result<(), AioError> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.occupied(), "{bytes:?}");
+        populate_memory(self.ptr(bytes.start), bytes.len()).map_err(|errno| {
+            let action = format!("provide {} bytes of I/O memory again", bytes.len());
+            AioError::Resource { action, errno }
+        })
+    }
+
     /// The bytes from the start on that a method has registered.
     #[cfg(target_os = "linux")]
     pub(crate) fn registered(&self) -> usize {

@@ -131,3 +131,22 @@ fn large_pages_are_tried() {
         assert!(e.to_string().contains("I/O memory"), "{e}");
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "no madvise")]
+fn a_suspended_part_is_zeroed_when_it_is_provided_again() {
+    let region = Region::reserve(4 * IO_ALIGN, 8 * IO_ALIGN, HugePages::Off).unwrap();
+    let fill = |page: usize, byte: u8| {
+        // SAFETY: nobody else uses the region.
+        unsafe { region.ptr(page * IO_ALIGN).write_bytes(byte, IO_ALIGN) };
+    };
+    let first = |page: usize| {
+        // SAFETY: as above.
+        unsafe { region.ptr(page * IO_ALIGN).read() }
+    };
+    (0..4).for_each(|page| fill(page, 7));
+    region.suspend(IO_ALIGN..3 * IO_ALIGN);
+    region.provide(0..4 * IO_ALIGN).unwrap();
+    assert_eq!([first(0), first(1), first(2), first(3)], [7, 0, 0, 7]);
+    assert_eq!(region.occupied(), 4 * IO_ALIGN);
+}

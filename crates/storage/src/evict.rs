@@ -67,7 +67,7 @@ impl BufferPool {
         backend: &mut Backend,
         buf: u32,
     ) -> Result<Option<Evicted>, StorageError> {
-        if buf as usize >= self.buffers() {
+        if buf as usize >= self.core.size() {
             return Ok(None);
         }
         match self.reach(buf) {
@@ -179,7 +179,7 @@ impl BufferPool {
     /// Marks an unused page dirty although it was not changed, to test writing. None if there is no
     /// such buffer.
     pub fn dirty_buffer(&self, buf: u32) -> Option<Dirtied> {
-        if buf as usize >= self.buffers() {
+        if buf as usize >= self.core.size() {
             return None;
         }
         let done = match self.reach(buf) {

@@ -10,6 +10,7 @@ mod resize;
 mod runs;
 mod smgr;
 mod stream;
+mod tail;
 mod temp_relations;
 mod tempfile;
 mod write_pass;

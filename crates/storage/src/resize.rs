@@ -1,7 +1,7 @@
 //! Changing the number of buffers while the pool is in use.
 //!
 //! ```text
-//!   grow:    memory is provided - registered - its buffers get places
+//!   grow:    memory is provided, 2 MB at a time - registered - its buffers get places
 //!   shrink:  the last buffers lose their places
 //!            - from the end, 128 MB at a time: dirty pages are written, or move; clean ones move
 //!              to the buffers of older ones, or leave; buffers are retired; memory is given back
@@ -15,14 +15,20 @@ use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
 use crate::pool::{Backend, BufferPool, Keeping};
 use crate::stream::{WriteOptions, WriteStream};
+use crate::tail::{Chunk, Tail};
 use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_format::BLOCK_SIZE;
 use std::ops::Range;
 
-/// Buffers that are retired together: 4 MB of them.
-const CHUNK: usize = 512;
+use ResizeStop::{Failed, InUse};
+
 /// Buffers whose memory is given back together: 128 MB, which are registered as one piece.
-const RELEASED: usize = 32 * CHUNK;
+const RELEASED: u32 = (128 << 20) / BLOCK_SIZE as u32;
+/// Buffers whose memory is provided together: a huge page of them.
+const PROVIDED: usize = (2 << 20) / BLOCK_SIZE;
+/// How often a shrink that keeps dirty pages tries to move them before it writes them, which may
+/// take long.
+const MOVES: u32 = 3;
 
 /// What came of a change of the pool's size.
 #[derive(Debug, Clone)]
@@ -75,28 +81,85 @@ impl BufferPool {
     ) -> Resized {
         backend.io.submit();
         let until = Instant::now() + patience;
-        let _resizing = self.resizing.lock();
+        let mut tail = self.tail.lock();
         let from = self.buffers();
         let (least, most) = (self.min_buffers(), self.max_buffers());
         let to = buffers.clamp(least, most);
-        let stopped = if to < from {
-            self.shrink(backend, to, (keeping, until))
+        let stopped = if to > from {
+            self.enlarge(to, &mut tail, || true).err().map(Failed)
         } else {
-            self.enlarge(to).err().map(ResizeStop::Failed)
+            self.shrink(backend, to, (keeping, until), &mut tail)
         };
         let first = self.config.buffers;
         let bounds = (to != buffers).then_some(ResizeStop::Bounds { first, least, most });
         Resized { from, buffers: self.buffers(), stopped: stopped.or(bounds) }
     }
 
-    fn enlarge(&self, to: usize) -> Result<(), StorageError> {
-        if to > self.buffers() {
-            let region = &self.core.region;
-            self.aio.occupy_memory(region, to * BLOCK_SIZE)?;
-            self.aio.memory_resized(region, to * BLOCK_SIZE);
-            self.add_buffers(to);
+    /// Gives the pool more buffers. Before each 2 MB it asks whether to go on: the system may need
+    /// a while to provide memory, and others may need it meanwhile. If not, the pool has the size
+    /// that was reached.
+    pub fn grow_while(&self, buffers: usize, go_on: impl FnMut() -> bool) -> Resized {
+        let mut tail = self.tail.lock();
+        let from = self.buffers();
+        let to = buffers.min(self.max_buffers());
+        let stopped = self.enlarge(to, &mut tail, go_on).err().map(Failed);
+        Resized { from, buffers: self.buffers(), stopped }
+    }
+
+    fn enlarge(
+        &self,
+        to: usize,
+        tail: &mut Tail,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<(), StorageError> {
+        self.regain(to, tail, &mut go_on)?;
+        let (from, region) = (self.buffers(), &self.core.region);
+        let mut size = from;
+        while tail.0.is_empty() && size < to && go_on() {
+            let next = (size / PROVIDED * PROVIDED + PROVIDED).min(to);
+            if let Err(error) = self.aio.occupy_memory(region, next * BLOCK_SIZE) {
+                region.vacate(from * BLOCK_SIZE);
+                return Err(error.into());
+            }
+            size = next;
+        }
+        if size > from {
+            self.aio.memory_resized(region, size * BLOCK_SIZE);
+            self.add_buffers(size);
         }
         Ok(())
+    }
+
+    /// Gives the first buffers of the tail their places again.
+    fn regain(
+        &self,
+        to: usize,
+        tail: &mut Tail,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<(), StorageError> {
+        let region = &self.core.region;
+        let (first, mut end, mut retired) = (self.buffers(), self.buffers(), Vec::new());
+        let mut failed = None;
+        while failed.is_none() && end < to && go_on() {
+            let Some(chunk) = tail.take_first(to as u32) else { break };
+            let provided = match chunk.has_holes() {
+                true => region.provide(bytes_of(&chunk.buffers)),
+                false => Ok(()),
+            };
+            if let Err(error) = provided {
+                failed = Some(error);
+                tail.0.push_front(chunk);
+            } else {
+                end = chunk.buffers.end as usize;
+                retired.extend(chunk.retired());
+            }
+        }
+        if end > first {
+            self.aio.memory_resized(region, end * BLOCK_SIZE);
+            self.follow_size(end);
+            self.give_places(first as u32..end as u32, &retired);
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn shrink(
@@ -104,41 +167,59 @@ impl BufferPool {
         backend: &mut Backend,
         to: usize,
         (keeping, until): (Keeping, Instant),
+        tail: &mut Tail,
     ) -> Option<ResizeStop> {
         let from = self.buffers();
-        self.take_places(to as u32);
-        let (mut size, mut stopped) = (from, None);
-        let mut retired = Vec::new();
-        while stopped.is_none() && size > to {
-            let part = ((size - 1) / RELEASED * RELEASED).max(to);
-            if keeping == Keeping::InDemand {
-                stopped = self.write_idle(backend, part as u32..size as u32).err();
-            }
-            while stopped.is_none() && size > part {
-                let first = size.saturating_sub(CHUNK).max(part);
-                let chunk = first as u32..size as u32;
-                stopped = self.retire_all(backend, chunk, (keeping, until), &mut retired);
-                if stopped.is_none() {
-                    retired.clear();
-                    size = first;
-                    self.core.set_size(size);
+        if to < from {
+            self.take_places(to as u32);
+            tail.extend_down(to as u32..from as u32);
+            self.follow_size(to);
+        }
+        let (mut stopped, mut begun) = (None, u32::MAX);
+        for at in (0..tail.0.len()).rev() {
+            let buffers = tail.0[at].buffers.clone();
+            let part = buffers.start / RELEASED * RELEASED;
+            stopped = None;
+            if part < begun {
+                begun = part;
+                self.give_back(to, keeping, tail);
+                if keeping == Keeping::InDemand {
+                    let next = part.max(to as u32)..buffers.end;
+                    stopped = self.write_idle(backend, next).err();
                 }
             }
-            self.release(size);
+            let retire = || self.retire_all(backend, &mut tail.0[at].in_use, (keeping, until));
+            stopped = stopped.or_else(retire);
+            let is_passed = keeping == Keeping::Dirty && matches!(stopped, Some(InUse { .. }));
+            if stopped.is_some() && !is_passed {
+                break;
+            }
         }
-        self.follow_size(size);
-        if size > to {
-            self.give_places(to as u32..size as u32, &retired);
+        self.give_back(to, keeping, tail);
+        if keeping == Keeping::InDemand {
+            let regained = self.regain(self.core.size(), tail, || true);
+            return stopped.or(regained.err().map(Failed));
         }
-        stopped
+        let in_use = (!tail.0.is_empty()).then(|| InUse { buffers: tail.in_use() });
+        stopped.filter(|stopped| matches!(stopped, Failed(_))).or(in_use)
     }
 
-    /// Gives back the memory beyond so many buffers.
-    fn release(&self, buffers: usize) {
-        let (region, bytes) = (&self.core.region, buffers * BLOCK_SIZE);
-        if bytes < region.occupied() {
-            self.aio.memory_resized(region, bytes);
-            region.vacate(bytes);
+    /// Gives back the memory of retired buffers of the tail: those at its end, and in a hurry the
+    /// others, too.
+    fn give_back(&self, placed: usize, keeping: Keeping, tail: &mut Tail) {
+        let region = &self.core.region;
+        let size = tail.drop_retired().map_or(placed, |end| end as usize);
+        self.core.set_size(size);
+        // Only what is not registered can be given back.
+        let registered = if keeping == Keeping::Dirty { placed } else { size };
+        self.aio.memory_resized(region, registered * BLOCK_SIZE);
+        if size * BLOCK_SIZE < region.occupied() {
+            region.vacate(size * BLOCK_SIZE);
+        }
+        if keeping == Keeping::Dirty {
+            for run in tail.0.iter_mut().flat_map(Chunk::take_retired_runs) {
+                region.suspend(bytes_of(&run));
+            }
         }
     }
 
@@ -166,36 +247,40 @@ impl BufferPool {
         stream.finish(backend).map(drop)
     }
 
-    /// Retires all of these buffers, which have no places, and lists those that are retired.
+    /// Retires all of these buffers, which have no places. Those that can't be remain in the list.
     fn retire_all(
         &self,
         backend: &mut Backend,
-        buffers: Range<u32>,
+        left: &mut Vec<u32>,
         (keeping, until): (Keeping, Instant),
-        retired: &mut Vec<u32>,
     ) -> Option<ResizeStop> {
-        let mut left: Vec<u32> = buffers.collect();
-        loop {
-            self.relocate_all(&mut left, keeping, retired);
-            left.retain(|&buf| {
-                let done = self.retire(buf);
-                if done {
-                    retired.push(buf);
-                }
-                !done
-            });
+        for attempt in 1.. {
+            self.relocate_all(left, keeping);
+            left.retain(|&buf| !self.retire(buf));
             let &first = left.first()?;
+            let in_use = Some(InUse { buffers: left.len() });
+            if Instant::now() >= until {
+                return in_use;
+            }
             let dirty: Vec<u32> =
                 left.iter().copied().filter(|&buf| self.is_idle_dirty(buf)).collect();
-            let late = Instant::now() >= until;
-            if !late && !dirty.is_empty() {
-                if let Err(error) = self.write_out(backend, &dirty) {
-                    return Some(ResizeStop::Failed(error));
+            if dirty.is_empty() {
+                // In a hurry it goes on with other buffers.
+                if keeping == Keeping::Dirty || !self.await_idle(&mut backend.io, first, until) {
+                    return in_use;
                 }
-            } else if late || !self.await_idle(&mut backend.io, first, until) {
-                return Some(ResizeStop::InUse { buffers: left.len() });
+            } else if (keeping == Keeping::InDemand || attempt >= MOVES)
+                && let Err(error) = self.write_out(backend, &dirty)
+            {
+                return Some(Failed(error));
             }
             thread::yield_now();
         }
+        None
     }
+}
+
+/// Where the pages of buffers are in the pool's memory.
+fn bytes_of(buffers: &Range<u32>) -> Range<usize> {
+    buffers.start as usize * BLOCK_SIZE..buffers.end as usize * BLOCK_SIZE
 }

@@ -132,7 +132,7 @@ impl Heap {
             (shown::PHASE, Phase::ScanTable as u64),
             (shown::BLOCKS_TOTAL, blocks.into()),
         ]);
-        Ok(Vacuum { pages, map: None, report, indexes })
+        Ok(Vacuum { pages, report, indexes })
     }
 
     /// Brings the upper levels of the free-space map up to date.

@@ -118,14 +118,14 @@ impl Vacuum<'_> {
         offsets: Vec<OffsetNumber>,
     ) -> Result<(), AccessError> {
         let block = pin.tag().block;
-        let map = self.take_map(backend, block)?;
+        let map = self.map_page(backend, block)?;
         self.heap().ensure_log_room_to_delete(backend)?;
         let mut guard = pin.lock_exclusive();
         let outcome = self.pages.free(backend, &mut guard, offsets)?;
         self.mark(backend, &mut guard, &map, &outcome)?;
         let free = guard.page().heap_free_space();
         drop(guard);
-        self.map = Some(map);
+        drop(map);
         Ok(self.heap().free_space_map().record(backend, block, free)?)
     }
 }

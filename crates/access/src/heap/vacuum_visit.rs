@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forebay_format::BlockNumber;
-use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
+use forebay_format::visibility_map::{ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
 use forebay_storage::progress::Progress;
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 use forebay_txn::locks::Interrupt;
@@ -21,8 +21,6 @@ use crate::vm;
 #[derive(Debug)]
 pub(super) struct Vacuum<'a> {
     pub(super) pages: PageVacuum,
-    /// The page of the visibility map used last.
-    pub(super) map: Option<Pinned>,
     pub(super) report: VacuumReport,
     /// None: the table has no indexes.
     pub(super) indexes: Option<IndexesJob<'a>>,
@@ -48,20 +46,15 @@ impl Vacuum<'_> {
         &self.pages.pruner.heap
     }
 
-    /// The page of the visibility map that has a block's bits. The caller gives it back.
-    pub(super) fn take_map(
-        &mut self,
+    /// The page of the visibility map that has a block's bits. It is not kept for the next page: a
+    /// vacuum that pauses would keep the pool from becoming smaller.
+    pub(super) fn map_page(
+        &self,
         backend: &mut Backend,
         block: BlockNumber,
     ) -> Result<Pinned, AccessError> {
-        let map_block = map::map_block(block);
-        match self.map.take().filter(|map| map.tag().block == map_block) {
-            Some(map) => Ok(map),
-            None => {
-                let heap = self.heap();
-                Ok(vm::pin_or_make(&heap.pool, backend, heap.locator, block)?)
-            }
-        }
+        let heap = self.heap();
+        Ok(vm::pin_or_make(&heap.pool, backend, heap.locator, block)?)
     }
 
     /// Vacuums a page. Returns whether it is newly all-frozen. None: somebody uses it.
@@ -77,7 +70,7 @@ impl Vacuum<'_> {
         let (before, mut cleaned) = (frozen(&self.report), true);
         self.pages.dead.clear();
         let block = pin.tag().block;
-        let map = self.take_map(backend, block)?;
+        let map = self.map_page(backend, block)?;
         self.heap().ensure_log_room_to_delete(backend)?;
         let free = match pin.try_lock_cleanup() {
             Some(guard) => self.clean(backend, guard, pin, &map)?,
@@ -92,7 +85,7 @@ impl Vacuum<'_> {
                 }
             },
         };
-        self.map = Some(map);
+        drop(map);
         let comes_again = self.keep_dead_items(&backend.progress, block);
         if let Some(free) = free.filter(|_| !comes_again) {
             self.heap().free_space_map().record(backend, block, free)?;

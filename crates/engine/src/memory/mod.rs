@@ -6,7 +6,7 @@
 mod read;
 mod size;
 
-pub(crate) use read::read;
+pub(crate) use read::{Gauge, read};
 pub(crate) use size::{blocks, bytes};
 
 /// The machine's memory, in bytes.

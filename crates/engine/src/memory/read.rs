@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_aio::system_text;
+use forebay_aio::SystemFile;
 
 use super::Readings;
 
@@ -13,26 +13,48 @@ const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Reads all. None if even the machine's memory is not told.
 pub(crate) fn read() -> Option<Readings> {
-    read_under(Path::new("/"))
+    Gauge::open()?.read()
 }
 
-/// The same, of files below another root.
-fn read_under(root: &Path) -> Option<Readings> {
-    let text = |path: &str| system_text(&root.join(path));
-    let meminfo = text("proc/meminfo")?;
-    let groups = text("proc/self/cgroup").unwrap_or_default();
-    let pressure = own_pressure(root, &groups).or_else(|| text("proc/pressure/memory"));
-    let kilobytes = |name: &str| number_after(&meminfo, name).map(|n| n << 10);
-    let mut readings = Readings {
-        total: kilobytes("MemTotal:")?,
-        room: kilobytes("MemAvailable:")?,
-        stalled: pressure.and_then(|text| stalled(&text)).unwrap_or(0.0),
-    };
-    for (limit, left) in limits(root, &groups) {
-        readings.total = readings.total.min(limit);
-        readings.room = readings.room.min(left);
+/// The files that tell of memory, open, to be read often.
+pub(crate) struct Gauge {
+    meminfo: SystemFile,
+    pressure: Option<SystemFile>,
+    groups: Vec<Group>,
+}
+
+impl Gauge {
+    /// Opens the files, those of the groups in which the process is now. None if even the machine's
+    /// memory is not told.
+    pub(crate) fn open() -> Option<Gauge> {
+        Gauge::under(Path::new("/"))
     }
-    Some(readings)
+
+    /// The same, of files below another root.
+    fn under(root: &Path) -> Option<Gauge> {
+        let open = |path: &str| SystemFile::open(&root.join(path));
+        let meminfo = open("proc/meminfo")?;
+        let groups = open("proc/self/cgroup").and_then(|file| file.text()).unwrap_or_default();
+        let pressure = own_pressure(root, &groups).or_else(|| open("proc/pressure/memory"));
+        Some(Gauge { meminfo, pressure, groups: groups_of(root, &groups) })
+    }
+
+    /// Reads all.
+    pub(crate) fn read(&self) -> Option<Readings> {
+        let meminfo = self.meminfo.text()?;
+        let kilobytes = |name: &str| number_after(&meminfo, name).map(|n| n << 10);
+        let pressure = self.pressure.as_ref().and_then(SystemFile::text);
+        let mut readings = Readings {
+            total: kilobytes("MemTotal:")?,
+            room: kilobytes("MemAvailable:")?,
+            stalled: pressure.and_then(|text| stalled(&text)).unwrap_or(0.0),
+        };
+        for (limit, left) in self.groups.iter().filter_map(Group::limit) {
+            readings.total = readings.total.min(limit);
+            readings.room = readings.room.min(left);
+        }
+        Some(readings)
+    }
 }
 
 /// The number in the line that begins with this word.
@@ -47,11 +69,11 @@ fn stalled(text: &str) -> Option<f64> {
     line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// What the process's own group of version 2 tells of pressure.
-fn own_pressure(root: &Path, groups: &str) -> Option<String> {
+/// Where the process's own group of version 2 tells of pressure.
+fn own_pressure(root: &Path, groups: &str) -> Option<SystemFile> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let base = root.join(GROUPS.trim_start_matches('/'));
-    system_text(&base.join(group).join("memory.pressure"))
+    SystemFile::open(&base.join(group).join("memory.pressure"))
 }
 
 /// The names of the files of one version.
@@ -73,8 +95,8 @@ const V2: Version = Version {
     cache: ["inactive_file ", "active_file "],
 };
 
-/// The limits that the process's groups have, and what each leaves.
-fn limits(root: &Path, groups: &str) -> Vec<(u64, u64)> {
+/// The process's groups that can have limits, with those above them.
+fn groups_of(root: &Path, groups: &str) -> Vec<Group> {
     let mut found = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -90,7 +112,7 @@ fn limits(root: &Path, groups: &str) -> Vec<(u64, u64)> {
         // In a container the group's own directory may be the top of what is seen.
         let mut at: PathBuf = base.join(path.trim_start_matches('/'));
         while at.starts_with(&base) {
-            found.extend(limit_of(&at, version));
+            found.extend(Group::open(&at, version));
             if !at.pop() {
                 break;
             }
@@ -99,14 +121,31 @@ fn limits(root: &Path, groups: &str) -> Vec<(u64, u64)> {
     found
 }
 
-/// The limit of one group, and what it leaves. None if it has none.
-fn limit_of(group: &Path, version: &Version) -> Option<(u64, u64)> {
-    let text = |name: &str| system_text(&group.join(name));
-    let limit: u64 = text(version.limit)?.trim().parse().ok()?;
-    let usage: u64 = text(version.usage)?.trim().parse().ok()?;
-    let stat = text("memory.stat").unwrap_or_default();
-    let cache: u64 = version.cache.iter().filter_map(|name| number_after(&stat, name)).sum();
-    Some((limit, limit.saturating_sub(usage.saturating_sub(cache))))
+/// A control group.
+struct Group {
+    limit: SystemFile,
+    usage: SystemFile,
+    stat: Option<SystemFile>,
+    version: &'static Version,
+}
+
+impl Group {
+    /// None if it is one that can't have a limit.
+    fn open(dir: &Path, version: &'static Version) -> Option<Group> {
+        let open = |name: &str| SystemFile::open(&dir.join(name));
+        let (limit, usage) = (open(version.limit)?, open(version.usage)?);
+        Some(Group { limit, usage, stat: open("memory.stat"), version })
+    }
+
+    /// Its limit, and what that leaves. None if it has none.
+    fn limit(&self) -> Option<(u64, u64)> {
+        let limit: u64 = self.limit.text()?.trim().parse().ok()?;
+        let usage: u64 = self.usage.text()?.trim().parse().ok()?;
+        let stat = self.stat.as_ref().and_then(SystemFile::text).unwrap_or_default();
+        let names = self.version.cache.iter();
+        let cache: u64 = names.filter_map(|name| number_after(&stat, name)).sum();
+        Some((limit, limit.saturating_sub(usage.saturating_sub(cache))))
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +163,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
             std::fs::write(path, text).expect("a file");
         }
-        read_under(dir.path())
+        Gauge::under(dir.path())?.read()
     }
 
     fn room(files: &[(&str, &str)]) -> (u64, u64) {

@@ -17,14 +17,14 @@ use forebay_aio::BackendType;
 use forebay_aio::sync::thread::{self, JoinHandle};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_format::BLOCK_SIZE;
-use forebay_storage::{Backend, Keeping, ResizeStop, Resized};
+use forebay_storage::{Backend, BufferPool, Keeping, ResizeStop, Resized};
 
 use crate::config::{Background, EngineConfig, PoolSize, PoolUse};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::memory::{self, Readings, blocks, bytes};
+use crate::memory::{self, Gauge, Readings, blocks, bytes};
 
-use target::{AT_ONCE, CALM, LOOK, Present, SOON};
+use target::{AT_ONCE, CALM, FORGOTTEN, LOOK, Present, SOON};
 
 /// How long a shrink waits for buffers in use. A stop of the engine waits as long.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,6 +36,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const SPAN: Duration = Duration::from_millis(50);
 /// For so long ahead it counts what others take.
 const AHEAD: Duration = Duration::from_millis(100);
+/// For so long the files that tell of memory stay open.
+const OPEN: Duration = Duration::from_secs(1);
 /// An automatic pool grows before it has fewer blocks free.
 const FREE: usize = (64 << 20) / BLOCK_SIZE;
 /// The largest bound that an engine chooses by itself: half of what can be registered with
@@ -63,7 +65,7 @@ pub(crate) fn make_room(core: &Core, pages: usize) {
     let room = present + blocks(memory.spare() / 2);
     let wanted = (pages + pages / 8).min(room).min(most(core, &memory));
     if wanted > present
-        && let Some(resized) = resize(core, wanted, (Keeping::InDemand, PATIENCE))
+        && let Some(resized) = grow(core, wanted, || true)
     {
         tell(&resized);
         if let Some(stop) = &resized.stopped {
@@ -101,12 +103,11 @@ impl Core {
     /// Gives the pool another number of blocks. The result says how far that came.
     fn resize_pool(
         &self,
-        backend: &mut Backend,
         blocks: usize,
-        how: (Keeping, Duration),
+        resize: impl FnOnce(&BufferPool) -> Resized,
     ) -> Result<Resized, EngineError> {
         self.sizing.note(|done| done.target = Some(blocks));
-        let resized = self.pool.resize_keeping(backend, blocks, how);
+        let resized = resize(&self.pool);
         if resized.buffers != resized.from {
             self.sizing.note(|done| done.resizes += 1);
         }
@@ -129,7 +130,8 @@ pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError
             0 => Keeping::InDemand,
             _ => Keeping::Dirty,
         };
-        core.resize_pool(backend, blocks, (keeping, Duration::ZERO))?;
+        let how = (keeping, Duration::ZERO);
+        core.resize_pool(blocks, |pool| pool.resize_keeping(backend, blocks, how))?;
     }
     Ok(())
 }
@@ -151,7 +153,7 @@ fn run(core: &Core) {
             }
             PoolSize::Chosen(chooser) => {
                 sizer.follow(core, PATIENCE, |sizer, pool| {
-                    sizer.hurry = false;
+                    (sizer.hurry, sizer.gauge) = (false, None);
                     chooser.ask(pool).clamp(pool.least, pool.most)
                 });
                 Some(LOOK)
@@ -162,6 +164,12 @@ fn run(core: &Core) {
 
 /// What the thread remembers.
 struct Sizer {
+    /// Tells of the machine's memory, and since when. None: nobody asks.
+    gauge: Option<(Instant, Gauge)>,
+    /// Its own, kept: making one needs memory.
+    backend: Option<Backend>,
+    /// The most that others took in the time ahead, and when that was.
+    burst: Option<(u64, Instant)>,
     /// The last look at the machine's memory.
     last: Option<Look>,
     /// How soon it must be looked at again.
@@ -202,6 +210,9 @@ impl Look {
 impl Sizer {
     fn new() -> Sizer {
         Sizer {
+            gauge: None,
+            backend: None,
+            burst: None,
             last: None,
             next: LOOK,
             resizes: Ordering::Equal,
@@ -215,11 +226,11 @@ impl Sizer {
 
     /// Gives the pool this size. Returns when that is to be tried again.
     fn set(&mut self, core: &Core, blocks: usize, is_news: bool) -> Option<Duration> {
-        if core.pool.buffers() == blocks {
+        if core.pool.buffers() == blocks && !core.pool.has_leftovers() {
             return None;
         }
         let how = (Keeping::InDemand, PATIENCE);
-        let Some(resized) = resize(core, blocks, how) else { return Some(RETRY) };
+        let Some(resized) = resize(core, &mut None, blocks, how) else { return Some(RETRY) };
         if resized.buffers != resized.from {
             tell(&resized);
         }
@@ -249,13 +260,21 @@ impl Sizer {
         };
         let wanted = decide(self, pool);
         self.resizes = Ordering::Equal;
+        if wanted == present && core.pool.has_leftovers() {
+            let how = (Keeping::Dirty, Duration::ZERO);
+            resize(core, &mut self.backend, wanted, how);
+        }
         // What could not be had is not tried again at once.
         if wanted == present || (wanted > present && self.calm() < CALM) {
             core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
         let keeping = if self.hurry { Keeping::Dirty } else { Keeping::InDemand };
-        let Some(resized) = resize(core, wanted, (keeping, patience)) else { return };
+        let resized = match wanted > present {
+            true => grow(core, wanted, || self.may_grow()),
+            false => resize(core, &mut self.backend, wanted, (keeping, patience)),
+        };
+        let Some(resized) = resized else { return };
         self.resizes = resized.buffers.cmp(&resized.from);
         self.heed(&resized, wanted);
         if self.told == 0 {
@@ -269,15 +288,20 @@ impl Sizer {
 
     /// Returns the number of blocks that fits the machine's memory, as far as that is known.
     fn automatic(&mut self, core: &Core, pool: PoolUse) -> usize {
-        let Some(memory) = memory::read() else { return pool.buffers };
+        let Some(memory) = self.gauge() else { return pool.buffers };
         let look = Look { at: Instant::now(), memory, pool: bytes(pool.buffers) };
         let last = *self.last.get_or_insert(look);
         if look.at - last.at >= SPAN {
             self.last = Some(look);
         }
+        let falling = look.falling(&last);
+        if self.burst(look.at) <= falling {
+            self.burst = Some((falling, look.at));
+        }
         let present = Present {
             size: look.pool,
-            falling: look.falling(&last),
+            falling,
+            burst: self.burst(look.at),
             bounds: (bytes(pool.least), bytes(most(core, &memory))),
             is_full: pool.evicted > 0 || !core.pool.has_free(FREE),
             calm: self.calm(),
@@ -289,6 +313,27 @@ impl Sizer {
             core.sizing.note(|done| done.shortages += 1);
         }
         blocks(wanted)
+    }
+
+    /// Reads what the machine's memory is.
+    fn gauge(&mut self) -> Option<Readings> {
+        let now = Instant::now();
+        // The process may have come into another group.
+        if self.gauge.as_ref().is_none_or(|(since, _)| now - *since >= OPEN && !self.hurry) {
+            self.gauge = Gauge::open().map(|gauge| (now, gauge));
+        }
+        self.gauge.as_ref()?.1.read()
+    }
+
+    /// Whether there is memory for the next part of a growth.
+    fn may_grow(&self) -> bool {
+        let memory = self.gauge.as_ref().and_then(|(_, gauge)| gauge.read());
+        memory.is_none_or(|memory| memory.spare() > self.burst(Instant::now()))
+    }
+
+    /// The most that others have lately taken in the time ahead.
+    fn burst(&self, now: Instant) -> u64 {
+        self.burst.filter(|(_, at)| now - *at < FORGOTTEN).map_or(0, |(bytes, _)| bytes)
     }
 
     /// How long until memory is looked at again.
@@ -322,22 +367,31 @@ impl Sizer {
     }
 }
 
-/// Changes the size with a backend of its own. None if there is none, or the engine must stop.
-fn resize(core: &Core, blocks: usize, how: (Keeping, Duration)) -> Option<Resized> {
-    let io = match core.aio.backend(BackendType::BackgroundWorker) {
-        Ok(io) => io,
-        Err(error) => {
-            tracing::warn!("the size of shared buffers is not changed: {error}");
-            return None;
-        }
-    };
-    match core.resize_pool(&mut Backend::new(io), blocks, how) {
-        Ok(resized) => Some(resized),
-        Err(error) => {
-            tracing::error!("the size of shared buffers is not changed: {error}");
-            None
-        }
+/// Changes the size with this backend, which it makes if there is none. None if there can't be one,
+/// or the engine must stop.
+fn resize(
+    core: &Core,
+    backend: &mut Option<Backend>,
+    blocks: usize,
+    how: (Keeping, Duration),
+) -> Option<Resized> {
+    if backend.is_none() {
+        let io = core.aio.backend(BackendType::BackgroundWorker).map_err(|e| unchanged(&e)).ok()?;
+        *backend = Some(Backend::new(io));
     }
+    let backend = backend.as_mut()?;
+    let resized = core.resize_pool(blocks, |pool| pool.resize_keeping(backend, blocks, how));
+    resized.map_err(|e| unchanged(&e)).ok()
+}
+
+/// Makes the pool larger. None if the engine must stop.
+fn grow(core: &Core, blocks: usize, go_on: impl FnMut() -> bool) -> Option<Resized> {
+    let resized = core.resize_pool(blocks, |pool| pool.grow_while(blocks, go_on));
+    resized.map_err(|e| unchanged(&e)).ok()
+}
+
+fn unchanged(error: &dyn std::fmt::Display) {
+    tracing::warn!("the size of shared buffers is not changed: {error}");
 }
 
 fn complain(resized: &Resized, wanted: usize, stop: &ResizeStop) {

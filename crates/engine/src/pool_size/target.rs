@@ -5,10 +5,11 @@
 //!             available, and of what each limit of a control group leaves
 //!   reserve:  a 16th of the memory, 64 MB to 2 GB, which stays free
 //!   falling:  what others take in 100 ms, as they did since the last look
+//!   burst:    the most of that in the last 10 min
 //!
 //!   room < reserve + falling                shrink by the difference
 //!   others are stalled, room < 4 x reserve  shrink by a 256th
-//!   pages give way, or 64 MB are not free, room > 2 x reserve
+//!   pages give way, or 64 MB are not free, room > 2 x reserve + burst
 //!     and memory was not short for 10 min   grow twofold, by 128 MB at most
 //!     and it was not short for 5 s          grow by a 64th
 //!     but by half of the room beyond that at most, and not while others take much
@@ -24,7 +25,9 @@ use crate::memory::Readings;
 
 /// How often memory is looked at where there is much, or a program is asked.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-/// The same where there is little, or the pool has grown.
+/// The same where there is little.
+const OFTEN: Duration = Duration::from_millis(10);
+/// The same where the pool has grown.
 pub(super) const SOON: Duration = Duration::from_millis(20);
 /// The same when the pool has given some back.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(5);
@@ -33,7 +36,7 @@ const FASTEST: u64 = 4 << 30;
 /// How long after a shortage the pool stays as it is.
 pub(super) const CALM: Duration = Duration::from_secs(5);
 /// How long after a shortage it grows as if there had been none.
-const FORGOTTEN: Duration = Duration::from_secs(600);
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Percent of the last ten seconds in which some task waited for memory, from which on the pool
 /// gives some back.
 const STALLED: f64 = 5.0;
@@ -41,7 +44,7 @@ const STALLED: f64 = 5.0;
 const STEP: u64 = 4 << 20;
 /// It grows by this much at least, after a shortage and before one.
 const LEAST_GROWTH: [u64; 2] = [16 << 20, 64 << 20];
-/// While more memory is provided, shortage goes unnoticed.
+/// After so much it looks whether pages still give way.
 const MOST_GROWTH: u64 = 128 << 20;
 
 /// The pool as the decision sees it.
@@ -51,6 +54,8 @@ pub struct Present {
     pub size: u64,
     /// The bytes that others are about to take.
     pub falling: u64,
+    /// The most that they took so fast lately.
+    pub burst: u64,
     /// The fewest and the most that it may have.
     pub bounds: (u64, u64),
     /// Whether pages had to give way to others lately, or soon will have to.
@@ -90,7 +95,7 @@ impl Readings {
     /// beyond the reserve.
     pub fn next_look(&self) -> Duration {
         let room = self.room.saturating_sub(self.reserve()) / 2;
-        Duration::from_millis(room / (FASTEST / 1000)).clamp(SOON, LOOK)
+        Duration::from_millis(room / (FASTEST / 1000)).clamp(OFTEN, LOOK)
     }
 
     /// What a pool may take at once, if its pages are known to be needed.
@@ -109,7 +114,7 @@ pub fn target(readings: &Readings, pool: &Present) -> u64 {
         size - size / 256
     } else if pool.is_full && pool.calm >= CALM && pool.falling < reserve / 8 {
         // Others may begin to take some, too.
-        size + growth(pool).min(readings.spare() / 2)
+        size + growth(pool).min(readings.spare().saturating_sub(pool.burst) / 2)
     } else {
         size
     };
@@ -142,7 +147,7 @@ mod tests {
     }
 
     fn full(size: u64, calm: Duration) -> Present {
-        Present { size, falling: 0, bounds: BOUNDS, is_full: true, calm }
+        Present { size, falling: 0, burst: 0, bounds: BOUNDS, is_full: true, calm }
     }
 
     /// The size of a full pool some time after a shortage.

@@ -18,6 +18,8 @@ use super::time::PoolTime;
 use super::wal_flush::WalFlush;
 use crate::error::StorageError;
 use crate::smgr::Smgr;
+use crate::tail::Tail;
+use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 use forebay_aio::sync::{Mutex, OnceLock, RwLock};
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
@@ -36,7 +38,9 @@ pub struct BufferPool {
     pub(crate) places: Places,
     pub(super) ghosts: Ghosts,
     /// Held while its size changes.
-    pub(crate) resizing: Mutex<()>,
+    pub(crate) tail: Mutex<Tail>,
+    /// Buffers with places.
+    pub(super) placed: AtomicUsize,
     /// A thread that moves pages to other buffers holds it for writing. A thread that lists pages
     /// by their buffers, and must not miss one, holds it for reading. Nobody waits for I/O with it.
     pub(crate) moves: RwLock<()>,
@@ -89,7 +93,8 @@ impl BufferPool {
             time: PoolTime::new(buffers),
             ghosts: Ghosts::new(buffers, config.max_buffers),
             places,
-            resizing: Mutex::new(()),
+            tail: Mutex::default(),
+            placed: AtomicUsize::new(config.buffers),
             moves: RwLock::new(()),
             cleaner_wakeup: CleanerWakeup::new(),
             demand: Demand::new(),
@@ -132,7 +137,12 @@ impl BufferPool {
 
     /// Returns the present number of buffers.
     pub fn buffers(&self) -> usize {
-        self.core.size()
+        self.placed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a shrink has left buffers in use beyond that number, for another one to give up.
+    pub fn has_leftovers(&self) -> bool {
+        self.core.size() > self.buffers()
     }
 
     /// Returns the most buffers that it may have.

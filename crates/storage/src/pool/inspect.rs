@@ -93,7 +93,7 @@ impl BufferPool {
 
     /// Looks at each buffer, in order.
     pub fn inspect(&self) -> impl Iterator<Item = BufferInfo> + '_ {
-        (0..self.buffers() as u32).map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
+        (0..self.core.size() as u32).map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
     }
 
     fn page_in(&self, buf: u32) -> Option<BufferPage> {

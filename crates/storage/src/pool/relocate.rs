@@ -28,27 +28,16 @@ pub enum Keeping {
     /// Clean pages move if others were used longer ago. Dirty pages are written first.
     InDemand,
     /// Only dirty pages move, to the buffers of clean ones. Nothing is written while there are
-    /// such, so memory is given back fast.
+    /// such, and buffers in use are passed over, so memory is given back fast.
     Dirty,
 }
 
 impl BufferPool {
     /// Retires buffers that have no place, and moves their pages. Those whose pages can't move, or
-    /// should not, stay in the list. The others are added to `retired`.
-    pub(crate) fn relocate_all(
-        &self,
-        buffers: &mut Vec<u32>,
-        keeping: Keeping,
-        retired: &mut Vec<u32>,
-    ) {
+    /// should not, stay in the list.
+    pub(crate) fn relocate_all(&self, buffers: &mut Vec<u32>, keeping: Keeping) {
         let _moves = self.moves.write();
-        buffers.retain(|&buf| {
-            let moved = self.relocate(buf, keeping);
-            if moved {
-                retired.push(buf);
-            }
-            !moved
-        });
+        buffers.retain(|&buf| !self.relocate(buf, keeping));
     }
 
     fn relocate(&self, buf: u32, keeping: Keeping) -> bool {

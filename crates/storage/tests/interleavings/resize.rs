@@ -13,7 +13,12 @@ const KEEPING: [Keeping; 2] = [Keeping::Dirty, Keeping::InDemand];
 
 fn shrink_or_grow(fixture: &Fixture, backend: &mut Backend, buffers: usize, keeping: Keeping) {
     let done = fixture.pool.resize_keeping(backend, buffers, (keeping, FOREVER));
-    assert!(done.stopped.is_none(), "{done:?}");
+    // In a hurry it passes over buffers in use.
+    let passes =
+        keeping == Keeping::Dirty && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
+    assert!(done.stopped.is_none() || passes, "{done:?}");
+    assert_eq!(done.buffers, buffers);
+    assert!(!passes || fixture.pool.has_leftovers());
 }
 
 fn change(fixture: &Fixture, blocks: impl Iterator<Item = u32>) {

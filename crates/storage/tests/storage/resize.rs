@@ -234,6 +234,51 @@ fn a_shrink_stops_at_pinned_buffers_and_gives_back_the_others() {
 }
 
 #[test]
+fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
+    let hurry = (Keeping::Dirty, Duration::ZERO);
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 2048);
+        read(&pool, &mut backend, 0..PAGES, 0);
+        let pins: Vec<_> = (0..PAGES)
+            .filter_map(|block| pool.lookup(&tag(block)))
+            .filter(|pin| pin.buffer() > 140 && pin.buffer() % 100 == 7)
+            .collect();
+        assert!(pins.len() > 2, "some are beyond the smaller pool");
+        let done = pool.resize_keeping(&mut backend, 128, hurry);
+        let in_use = pins.len();
+        let passed =
+            matches!(done.stopped, Some(ResizeStop::InUse { buffers }) if buffers == in_use);
+        assert!(passed && done.buffers == 128 && pool.has_leftovers(), "{done:?}");
+        assert!(pool.has_sound_places());
+
+        // Their pages are in use as before.
+        read(&pool, &mut backend, 0..PAGES, 0);
+        let blocks: Vec<u32> = pins.iter().map(|pin| pin.tag().block).collect();
+        for (pin, &block) in pins.iter().zip(&blocks) {
+            assert_eq!(pool.lookup(&tag(block)).unwrap().buffer(), pin.buffer());
+            change(pin, |page| stamp(page, block, 1));
+        }
+        assert_eq!(pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, in_use as u64);
+        assert!(blocks.iter().all(|&block| version(&fixture.on_disk(block), block) == 1));
+
+        // Within the part that was given up, and beyond it.
+        for size in [300, 1024, 2500] {
+            resize(&pool, &mut backend, size);
+            read(&pool, &mut backend, blocks.iter().copied(), 1);
+            assert_eq!(pool.has_leftovers(), size == 300 && pins.iter().any(|p| p.buffer() >= 300));
+        }
+        assert_eq!(pool.resize_keeping(&mut backend, 128, hurry).buffers, 128);
+        drop(pins);
+        resize(&pool, &mut backend, 128);
+        assert!(!pool.has_leftovers());
+        read(&pool, &mut backend, blocks, 1);
+    });
+}
+
+#[test]
 fn a_shrink_goes_on_when_the_last_pin_is_released() {
     let fixture = Fixture::new(Spec::plain());
     let mut backend = fixture.backend();
@@ -395,18 +440,22 @@ fn sizes_change_under_load() {
             let workers: Vec<_> =
                 (1..=3).map(|n| scope.spawn(move || work(fixture, pool, n, ended))).collect();
             let mut backend = fixture.backend();
-            for (n, size) in
-                [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500].iter().enumerate()
-            {
+            let sizes = [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500];
+            let done = sizes.into_iter().enumerate().map(|(n, size)| {
                 let keeping = [Keeping::Dirty, Keeping::InDemand][n / 2 % 2];
-                let done = pool.resize_keeping(&mut backend, *size, (keeping, PATIENCE));
-                assert!(done.stopped.is_none(), "{done:?}");
-            }
+                let done = pool.resize_keeping(&mut backend, size, (keeping, PATIENCE));
+                let passes = keeping == Keeping::Dirty
+                    && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
+                (done.buffers == size && (done.stopped.is_none() || passes), done)
+            });
+            let done: Vec<_> = done.collect();
             ended.store(true, Ordering::SeqCst);
+            assert!(done.iter().all(|(well, _)| *well), "{done:?}");
             workers.into_iter().map(|worker| worker.join().unwrap()).collect()
         });
-        assert!(pool.has_sound_places());
         let mut backend = fixture.backend();
+        resize(&pool, &mut backend, 400);
+        assert!(!pool.has_leftovers());
         pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
         for (number, v) in (1..).zip(rounds) {

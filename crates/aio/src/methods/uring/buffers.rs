@@ -137,6 +137,9 @@ impl Buffers {
             return Registration::Unused;
         };
         let before = region.registered();
+        if bytes == before {
+            return Registration::Registered;
+        }
         if let Some(limit) = Limits::now().locked_memory
             && limit < bytes as u64
             && bytes > before
