@@ -177,18 +177,19 @@ impl BufferPool {
         }
         let (mut stopped, mut begun) = (None, u32::MAX);
         for at in (0..tail.0.len()).rev() {
-            let buffers = tail.0[at].buffers.clone();
-            let part = buffers.start / RELEASED * RELEASED;
             stopped = None;
-            if part < begun {
+            let part = |chunk: &Chunk| chunk.buffers.start / RELEASED * RELEASED;
+            if let Some(part) = tail.0.get(at).map(part).filter(|part| *part < begun) {
+                let next = part.max(to as u32)..begun.min(self.core.size() as u32);
                 begun = part;
                 self.give_back(to, keeping, tail);
                 if keeping == Keeping::InDemand {
-                    let next = part.max(to as u32)..buffers.end;
                     stopped = self.write_idle(backend, next).err();
                 }
             }
-            let retire = || self.retire_all(backend, &mut tail.0[at].in_use, (keeping, until));
+            // Retired ones may have left with those after them.
+            let Some(chunk) = tail.0.get_mut(at) else { continue };
+            let retire = || self.retire_all(backend, &mut chunk.in_use, (keeping, until));
             stopped = stopped.or_else(retire);
             let is_passed = keeping == Keeping::Dirty && matches!(stopped, Some(InUse { .. }));
             if stopped.is_some() && !is_passed {

@@ -279,6 +279,45 @@ fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
 }
 
 #[test]
+fn buffers_in_use_far_apart_are_given_up_one_after_the_other() {
+    // More than the part whose memory is given back together.
+    const MANY: u32 = 17_000;
+    let hurry = (Keeping::Dirty, Duration::ZERO);
+    let fixture = Fixture::new(Spec::plain());
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, MANY);
+    let config = PoolConfig {
+        buffers: 128,
+        max_buffers: 20_000,
+        huge_pages: HugePages::Off,
+        ..PoolConfig::default()
+    };
+    let pool = BufferPool::new(config, Arc::clone(&fixture.aio), fixture.cold().0).unwrap();
+    resize(&pool, &mut backend, 18_000);
+    read(&pool, &mut backend, 0..MANY, 0);
+    let pinned = |range: std::ops::Range<u32>| {
+        let mut pins = (0..MANY).filter_map(|block| pool.lookup(&tag(block)));
+        pins.find(|pin| range.contains(&pin.buffer())).unwrap()
+    };
+    let (near, far) = (pinned(9_000..9_500), pinned(16_800..17_000));
+    let mut shrink = |to: usize, left: usize| {
+        let done = pool.resize_keeping(&mut backend, to, hurry);
+        let in_use = match done.stopped {
+            None => 0,
+            Some(ResizeStop::InUse { buffers }) => buffers,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((done.buffers, in_use, pool.has_leftovers()), (to, left, left > 0));
+    };
+    shrink(128, 2);
+    drop(far);
+    shrink(120, 1);
+    drop(near);
+    shrink(120, 0);
+    read(&pool, &mut backend, 0..200, 0);
+}
+
+#[test]
 fn a_shrink_goes_on_when_the_last_pin_is_released() {
     let fixture = Fixture::new(Spec::plain());
     let mut backend = fixture.backend();
