@@ -135,7 +135,7 @@ pub(crate) fn standalone(method: IoMethod, max_backends: usize) -> Result<Arc<Ai
     let namespace = Arc::new(PosixNamespace::new());
     let (aio, refusal) = open_with(namespace, method, WorkerLimits::default(), sizes)?;
     if let Some(why) = refusal {
-        tracing::warn!("io_method is \"{}\": {why}", aio.method_name());
+        tracing::info!("io_method is \"{}\": {why}", aio.method_name());
     }
     Ok(aio)
 }

@@ -173,7 +173,6 @@ impl BufferPool {
         if to < from {
             self.take_places(to as u32);
             tail.extend_down(to as u32..from as u32);
-            self.follow_size(to);
         }
         let (mut stopped, mut begun) = (None, u32::MAX);
         for at in (0..tail.0.len()).rev() {
@@ -197,6 +196,7 @@ impl BufferPool {
             }
         }
         self.give_back(to, keeping, tail);
+        self.follow_size(to);
         if keeping == Keeping::InDemand {
             let regained = self.regain(self.core.size(), tail, || true);
             return stopped.or(regained.err().map(Failed));
