@@ -188,7 +188,7 @@ mod tests {
         let next = |total, room| readings(total, room).next_look().as_millis();
         assert_eq!(next(16 * GB, 12 * GB), 250);
         assert_eq!(next(16 * GB, 2 * GB), 125);
-        assert_eq!([0, 100 * MB, 256 * MB].map(|room| next(2 * GB, room)), [20; 3]);
+        assert_eq!([0, 100 * MB, 256 * MB].map(|room| next(2 * GB, room)), [10, 10, 14]);
         assert_eq!(next(2 * GB, 768 * MB), 78);
     }
 
@@ -222,6 +222,11 @@ mod tests {
         assert_eq!(size(&readings(16 * GB, 2 * GB + 8 * MB), 4 * GB), 4 * GB + 4 * MB);
         let others = Present { falling: 128 * MB, ..full(4 * GB, CALM) };
         assert_eq!(target(&much, &others), 4 * GB, "others take it");
+        let near = readings(16 * GB, 2 * GB + 128 * MB);
+        let burst = |burst| target(&near, &Present { burst, ..full(4 * GB, CALM) });
+        assert_eq!(burst(0), 4 * GB + 64 * MB);
+        assert_eq!(burst(120 * MB), 4 * GB + 4 * MB);
+        assert_eq!(burst(GB), 4 * GB, "others may take it as fast again");
         assert_eq!(target(&much, &full(30 * GB, Duration::ZERO)), 20 * GB);
     }
 
