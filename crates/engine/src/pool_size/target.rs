@@ -188,7 +188,7 @@ mod tests {
         let next = |total, room| readings(total, room).next_look().as_millis();
         assert_eq!(next(16 * GB, 12 * GB), 250);
         assert_eq!(next(16 * GB, 2 * GB), 125);
-        assert_eq!([0, 100 * MB, 256 * MB].map(|room| next(2 * GB, room)), [10, 10, 14]);
+        assert_eq!([0, 100 * MB, 256 * MB].map(|room| next(2 * GB, room)), [10, 10, 15]);
         assert_eq!(next(2 * GB, 768 * MB), 78);
     }
 
