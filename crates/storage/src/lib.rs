@@ -20,9 +20,9 @@ pub use error::{StorageError, WalFailure, sqlstate_of};
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use pool::{
     AccessKind, Backend, BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanupRequest,
-    Keeping, Latch, Manner, MemoryChecksums, PageHoldGuard, PageReadGuard, PageReference,
-    PageTrace, PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched,
-    READ_BACK_FILES, ReadPolicy, ReadWarning, Strategy, TraceReader, UsageCount, WalFlush,
+    Latch, Manner, MemoryChecksums, PageHoldGuard, PageReadGuard, PageReference, PageTrace,
+    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES,
+    ReadPolicy, ReadWarning, ShrinkMode, Strategy, TraceReader, UsageCount, WalFlush,
 };
 pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, load_blocks, prewarm};
 pub use resize::{ResizeStop, Resized};

@@ -13,7 +13,7 @@
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
-use crate::pool::{Backend, BufferPool, Keeping};
+use crate::pool::{Backend, BufferPool, ShrinkMode};
 use crate::stream::{WriteOptions, WriteStream};
 use crate::tail::{Chunk, Tail};
 use forebay_aio::sync::{Duration, Instant, thread};
@@ -69,15 +69,15 @@ impl BufferPool {
     /// Gives the pool another number of buffers. A shrink waits for buffers in use, but no longer
     /// than `patience`, and keeps pages that are in demand. The caller holds no pins and no locks.
     pub fn resize(&self, backend: &mut Backend, buffers: usize, patience: Duration) -> Resized {
-        self.resize_keeping(backend, buffers, (Keeping::InDemand, patience))
+        self.resize_with(backend, buffers, (ShrinkMode::Orderly, patience))
     }
 
-    /// The same. Says what a shrink does with pages.
-    pub fn resize_keeping(
+    /// The same, with a mode for a shrink.
+    pub fn resize_with(
         &self,
         backend: &mut Backend,
         buffers: usize,
-        (keeping, patience): (Keeping, Duration),
+        (mode, patience): (ShrinkMode, Duration),
     ) -> Resized {
         backend.io.submit();
         let until = Instant::now() + patience;
@@ -88,7 +88,7 @@ impl BufferPool {
         let stopped = if to > from {
             self.enlarge(to, &mut tail, || true).err().map(Failed)
         } else {
-            self.shrink(backend, to, (keeping, until), &mut tail)
+            self.shrink(backend, to, (mode, until), &mut tail)
         };
         let first = self.config.buffers;
         let bounds = (to != buffers).then_some(ResizeStop::Bounds { first, least, most });
@@ -166,7 +166,7 @@ impl BufferPool {
         &self,
         backend: &mut Backend,
         to: usize,
-        (keeping, until): (Keeping, Instant),
+        (mode, until): (ShrinkMode, Instant),
         tail: &mut Tail,
     ) -> Option<ResizeStop> {
         let from = self.buffers();
@@ -181,23 +181,23 @@ impl BufferPool {
             if let Some(part) = tail.0.get(at).map(part).filter(|part| *part < begun) {
                 let next = part.max(to as u32)..begun.min(self.core.size() as u32);
                 begun = part;
-                self.give_back(to, keeping, tail);
-                if keeping == Keeping::InDemand {
+                self.give_back(to, mode, tail);
+                if mode == ShrinkMode::Orderly {
                     stopped = self.write_idle(backend, next).err();
                 }
             }
             // Retired ones may have left with those after them.
             let Some(chunk) = tail.0.get_mut(at) else { continue };
-            let retire = || self.retire_all(backend, &mut chunk.in_use, (keeping, until));
+            let retire = || self.retire_all(backend, &mut chunk.in_use, (mode, until));
             stopped = stopped.or_else(retire);
-            let is_passed = keeping == Keeping::Dirty && matches!(stopped, Some(InUse { .. }));
+            let is_passed = mode == ShrinkMode::Urgent && matches!(stopped, Some(InUse { .. }));
             if stopped.is_some() && !is_passed {
                 break;
             }
         }
-        self.give_back(to, keeping, tail);
+        self.give_back(to, mode, tail);
         self.follow_size(to);
-        if keeping == Keeping::InDemand {
+        if mode == ShrinkMode::Orderly {
             let regained = self.regain(self.core.size(), tail, || true);
             return stopped.or(regained.err().map(Failed));
         }
@@ -207,17 +207,17 @@ impl BufferPool {
 
     /// Gives back the memory of retired buffers of the tail: those at its end, and in a hurry the
     /// others, too.
-    fn give_back(&self, placed: usize, keeping: Keeping, tail: &mut Tail) {
+    fn give_back(&self, placed: usize, mode: ShrinkMode, tail: &mut Tail) {
         let region = &self.core.region;
         let size = tail.drop_retired().map_or(placed, |end| end as usize);
         self.core.set_size(size);
         // Only what is not registered can be given back.
-        let registered = if keeping == Keeping::Dirty { placed } else { size };
+        let registered = if mode == ShrinkMode::Urgent { placed } else { size };
         self.aio.memory_resized(region, registered * BLOCK_SIZE);
         if size * BLOCK_SIZE < region.occupied() {
             region.vacate(size * BLOCK_SIZE);
         }
-        if keeping == Keeping::Dirty {
+        if mode == ShrinkMode::Urgent {
             for run in tail.0.iter_mut().flat_map(Chunk::take_retired_runs) {
                 region.suspend(bytes_of(&run));
             }
@@ -253,10 +253,10 @@ impl BufferPool {
         &self,
         backend: &mut Backend,
         left: &mut Vec<u32>,
-        (keeping, until): (Keeping, Instant),
+        (mode, until): (ShrinkMode, Instant),
     ) -> Option<ResizeStop> {
         for attempt in 1.. {
-            self.relocate_all(left, keeping);
+            self.relocate_all(left, mode);
             left.retain(|&buf| !self.retire(buf));
             let &first = left.first()?;
             let in_use = Some(InUse { buffers: left.len() });
@@ -267,10 +267,10 @@ impl BufferPool {
                 left.iter().copied().filter(|&buf| self.is_idle_dirty(buf)).collect();
             if dirty.is_empty() {
                 // In a hurry it goes on with other buffers.
-                if keeping == Keeping::Dirty || !self.await_idle(&mut backend.io, first, until) {
+                if mode == ShrinkMode::Urgent || !self.await_idle(&mut backend.io, first, until) {
                     return in_use;
                 }
-            } else if (keeping == Keeping::InDemand || attempt >= MOVES)
+            } else if (mode == ShrinkMode::Orderly || attempt >= MOVES)
                 && let Err(error) = self.write_out(backend, &dirty)
             {
                 return Some(Failed(error));

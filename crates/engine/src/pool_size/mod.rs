@@ -17,7 +17,7 @@ use forebay_aio::BackendType;
 use forebay_aio::sync::thread::{self, JoinHandle};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_format::BLOCK_SIZE;
-use forebay_storage::{Backend, BufferPool, Keeping, ResizeStop, Resized};
+use forebay_storage::{Backend, BufferPool, ResizeStop, Resized, ShrinkMode};
 
 use crate::config::{Background, EngineConfig, PoolSize, PoolUse};
 use crate::core::Core;
@@ -126,12 +126,12 @@ impl Core {
 pub(crate) fn step(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
     let changed = core.sizing.take_change();
     if let (true, PoolSize::Blocks(blocks)) = (changed, core.sizing.wanted()) {
-        let keeping = match core.sizing.done().resizes % 2 {
-            0 => Keeping::InDemand,
-            _ => Keeping::Dirty,
+        let mode = match core.sizing.done().resizes % 2 {
+            0 => ShrinkMode::Orderly,
+            _ => ShrinkMode::Urgent,
         };
-        let how = (keeping, Duration::ZERO);
-        core.resize_pool(blocks, |pool| pool.resize_keeping(backend, blocks, how))?;
+        let how = (mode, Duration::ZERO);
+        core.resize_pool(blocks, |pool| pool.resize_with(backend, blocks, how))?;
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ impl Sizer {
         if core.pool.buffers() == blocks && !core.pool.has_leftovers() {
             return None;
         }
-        let how = (Keeping::InDemand, PATIENCE);
+        let how = (ShrinkMode::Orderly, PATIENCE);
         let Some(resized) = resize(core, &mut None, blocks, how) else { return Some(RETRY) };
         if resized.buffers != resized.from {
             tell(&resized);
@@ -261,7 +261,7 @@ impl Sizer {
         let wanted = decide(self, pool);
         self.resizes = Ordering::Equal;
         if wanted == present && core.pool.has_leftovers() {
-            let how = (Keeping::Dirty, Duration::ZERO);
+            let how = (ShrinkMode::Urgent, Duration::ZERO);
             resize(core, &mut self.backend, wanted, how);
         }
         // What could not be had is not tried again at once.
@@ -269,10 +269,10 @@ impl Sizer {
             core.sizing.note(|done| done.target = Some(wanted));
             return;
         }
-        let keeping = if self.hurry { Keeping::Dirty } else { Keeping::InDemand };
+        let mode = if self.hurry { ShrinkMode::Urgent } else { ShrinkMode::Orderly };
         let resized = match wanted > present {
             true => grow(core, wanted, || self.may_grow()),
-            false => resize(core, &mut self.backend, wanted, (keeping, patience)),
+            false => resize(core, &mut self.backend, wanted, (mode, patience)),
         };
         let Some(resized) = resized else { return };
         self.resizes = resized.buffers.cmp(&resized.from);
@@ -373,14 +373,14 @@ fn resize(
     core: &Core,
     backend: &mut Option<Backend>,
     blocks: usize,
-    how: (Keeping, Duration),
+    how: (ShrinkMode, Duration),
 ) -> Option<Resized> {
     if backend.is_none() {
         let io = core.aio.backend(BackendType::BackgroundWorker).map_err(|e| unchanged(&e)).ok()?;
         *backend = Some(Backend::new(io));
     }
     let backend = backend.as_mut()?;
-    let resized = core.resize_pool(blocks, |pool| pool.resize_keeping(backend, blocks, how));
+    let resized = core.resize_pool(blocks, |pool| pool.resize_with(backend, blocks, how));
     resized.map_err(|e| unchanged(&e)).ok()
 }
 

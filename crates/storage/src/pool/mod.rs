@@ -102,7 +102,7 @@ pub use guard::{CleanupRequest, PageHoldGuard, PageReadGuard, PageWriteGuard, Pi
 pub use inspect::{BufferInfo, BufferPage, MemoryChecksums, PoolSummary, UsageCount};
 pub use prefetch::Prefetched;
 pub use readback::READ_BACK_FILES;
-pub use relocate::Keeping;
+pub use relocate::ShrinkMode;
 pub use strategy::Strategy;
 pub use trace::PageTrace;
 pub use trace_format::{AccessKind, Manner, PageReference, TraceReader};

@@ -22,34 +22,35 @@ const TRIES: usize = 4;
 /// The same for a clean one, which takes several looks if many pages are dirty.
 const CLEAN_TRIES: usize = 32;
 
-/// What a smaller pool does with the pages of buffers that it gives up.
+/// How a pool gives up buffers with pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeping {
-    /// Clean pages move if others were used longer ago. Dirty pages are written first.
-    InDemand,
+pub enum ShrinkMode {
+    /// Pages that are in demand are kept: clean ones move if others were used longer ago. Dirty
+    /// pages are written first.
+    Orderly,
     /// Only dirty pages move, to the buffers of clean ones. Nothing is written while there are
     /// such, and buffers in use are passed over, so memory is given back fast.
-    Dirty,
+    Urgent,
 }
 
 impl BufferPool {
     /// Retires buffers that have no place, and moves their pages. Those whose pages can't move, or
     /// should not, stay in the list.
-    pub(crate) fn relocate_all(&self, buffers: &mut Vec<u32>, keeping: Keeping) {
+    pub(crate) fn relocate_all(&self, buffers: &mut Vec<u32>, mode: ShrinkMode) {
         let _moves = self.moves.write();
-        buffers.retain(|&buf| !self.relocate(buf, keeping));
+        buffers.retain(|&buf| !self.relocate(buf, mode));
     }
 
-    fn relocate(&self, buf: u32, keeping: Keeping) -> bool {
+    fn relocate(&self, buf: u32, mode: ShrinkMode) -> bool {
         let desc = self.desc(buf);
         let state = desc.load();
         let idle = state & (READING | WRITING | IO_ERROR) == 0 && refcount(state) == 0;
         if state & VALID == 0 || !idle {
             return false;
         }
-        let found = match (keeping, state & DIRTY != 0) {
-            (Keeping::InDemand, false) => self.older_page(state),
-            (Keeping::Dirty, true) => self.clean_page(),
+        let found = match (mode, state & DIRTY != 0) {
+            (ShrinkMode::Orderly, false) => self.older_page(state),
+            (ShrinkMode::Urgent, true) => self.clean_page(),
             _ => None,
         };
         let Some(to) = found else { return false };

@@ -3,19 +3,19 @@
 use crate::{BLOCKS, BUFFERS, Fixture, REL, add_one, each, join, spawn};
 use forebay_aio::sync::{Arc, Duration, thread};
 use forebay_format::Fork;
-use forebay_storage::{Backend, Keeping, ResizeStop, WriteScope};
+use forebay_storage::{Backend, ResizeStop, ShrinkMode, WriteScope};
 use shuttle::rand::{Rng as _, thread_rng};
 
 /// Nothing here waits for time to pass.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-const KEEPING: [Keeping; 2] = [Keeping::Dirty, Keeping::InDemand];
+const MODES: [ShrinkMode; 2] = [ShrinkMode::Urgent, ShrinkMode::Orderly];
 
-fn shrink_or_grow(fixture: &Fixture, backend: &mut Backend, buffers: usize, keeping: Keeping) {
-    let done = fixture.pool.resize_keeping(backend, buffers, (keeping, FOREVER));
+fn shrink_or_grow(fixture: &Fixture, backend: &mut Backend, buffers: usize, mode: ShrinkMode) {
+    let done = fixture.pool.resize_with(backend, buffers, (mode, FOREVER));
     // In a hurry it passes over buffers in use.
     let passes =
-        keeping == Keeping::Dirty && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
+        mode == ShrinkMode::Urgent && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
     assert!(done.stopped.is_none() || passes, "{done:?}");
     assert_eq!(done.buffers, buffers);
     assert!(!passes || fixture.pool.has_leftovers());
@@ -47,8 +47,8 @@ fn no_change_and_no_buffer_is_lost_when_the_size_changes() {
             .map(|n| spawn(&fixture, move |f| change(f, (n..BLOCKS).step_by(2 + n as usize))));
         let resizes = spawn(&fixture, |fixture| {
             let mut backend = fixture.backend();
-            for (buffers, keeping) in [24, 16, 40, 20].into_iter().zip(KEEPING.repeat(2)) {
-                shrink_or_grow(fixture, &mut backend, buffers, keeping);
+            for (buffers, mode) in [24, 16, 40, 20].into_iter().zip(MODES.repeat(2)) {
+                shrink_or_grow(fixture, &mut backend, buffers, mode);
             }
         });
         join(changes.into_iter().chain([resizes]));
@@ -76,12 +76,12 @@ fn a_shrink_that_gives_up_leaves_all_buffers_in_use() {
 
 /// Fills a pool that is larger than the table, and makes it smaller than that beside other work.
 fn beside_a_shrink(fixture: &Arc<Fixture>, work: fn(&Fixture, &mut Backend)) {
-    let keeping = KEEPING[thread_rng().gen_range(0..KEEPING.len())];
+    let mode = MODES[thread_rng().gen_range(0..MODES.len())];
     let mut backend = fixture.backend();
-    shrink_or_grow(fixture, &mut backend, 40, keeping);
+    shrink_or_grow(fixture, &mut backend, 40, mode);
     change(fixture, 0..BLOCKS);
     let shrinks = spawn(fixture, move |fixture| {
-        shrink_or_grow(fixture, &mut fixture.backend(), BUFFERS as usize, keeping);
+        shrink_or_grow(fixture, &mut fixture.backend(), BUFFERS as usize, mode);
     });
     work(fixture, &mut backend);
     join([shrinks]);

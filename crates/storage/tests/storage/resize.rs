@@ -13,7 +13,7 @@ use forebay_aio::{
 };
 use forebay_format::Fork;
 use forebay_storage::{
-    Backend, BufferPool, Keeping, PoolConfig, ReadStream, ResizeStop, Strategy, StreamFlags,
+    Backend, BufferPool, PoolConfig, ReadStream, ResizeStop, ShrinkMode, Strategy, StreamFlags,
     StreamSettings, WriteScope,
 };
 use std::sync::Arc;
@@ -170,7 +170,7 @@ fn dirty_pages_move_where_there_is_no_time_to_write() {
             let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, block, 1));
         }
-        let done = pool.resize_keeping(&mut backend, 256, (Keeping::Dirty, PATIENCE));
+        let done = pool.resize_with(&mut backend, 256, (ShrinkMode::Urgent, PATIENCE));
         assert!(done.stopped.is_none() && pool.has_sound_places(), "{done:?}");
         let missed = pool.stats().allocated;
         for block in PAGES - 100..PAGES {
@@ -235,7 +235,7 @@ fn a_shrink_stops_at_pinned_buffers_and_gives_back_the_others() {
 
 #[test]
 fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
-    let hurry = (Keeping::Dirty, Duration::ZERO);
+    let hurry = (ShrinkMode::Urgent, Duration::ZERO);
     each(Spec::plain(), |fixture| {
         let mut backend = fixture.backend();
         fixture.fill(&mut backend, PAGES);
@@ -247,7 +247,7 @@ fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
             .filter(|pin| pin.buffer() > 140 && pin.buffer() % 100 == 7)
             .collect();
         assert!(pins.len() > 2, "some are beyond the smaller pool");
-        let done = pool.resize_keeping(&mut backend, 128, hurry);
+        let done = pool.resize_with(&mut backend, 128, hurry);
         let in_use = pins.len();
         let passed =
             matches!(done.stopped, Some(ResizeStop::InUse { buffers }) if buffers == in_use);
@@ -270,7 +270,7 @@ fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
             read(&pool, &mut backend, blocks.iter().copied(), 1);
             assert_eq!(pool.has_leftovers(), size == 300 && pins.iter().any(|p| p.buffer() >= 300));
         }
-        assert_eq!(pool.resize_keeping(&mut backend, 128, hurry).buffers, 128);
+        assert_eq!(pool.resize_with(&mut backend, 128, hurry).buffers, 128);
         drop(pins);
         resize(&pool, &mut backend, 128);
         assert!(!pool.has_leftovers());
@@ -282,7 +282,7 @@ fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
 fn buffers_in_use_far_apart_are_given_up_one_after_the_other() {
     // More than the part whose memory is given back together.
     const MANY: u32 = 17_000;
-    let hurry = (Keeping::Dirty, Duration::ZERO);
+    let hurry = (ShrinkMode::Urgent, Duration::ZERO);
     let fixture = Fixture::new(Spec::plain());
     let mut backend = fixture.backend();
     fixture.fill(&mut backend, MANY);
@@ -301,7 +301,7 @@ fn buffers_in_use_far_apart_are_given_up_one_after_the_other() {
     };
     let (near, far) = (pinned(9_000..9_500), pinned(16_800..17_000));
     let mut shrink = |to: usize, left: usize| {
-        let done = pool.resize_keeping(&mut backend, to, hurry);
+        let done = pool.resize_with(&mut backend, to, hurry);
         let in_use = match done.stopped {
             None => 0,
             Some(ResizeStop::InUse { buffers }) => buffers,
@@ -481,9 +481,9 @@ fn sizes_change_under_load() {
             let mut backend = fixture.backend();
             let sizes = [1000, 300, MOST, 96, 2000, 128, 600, 110, 3000, 500];
             let done = sizes.into_iter().enumerate().map(|(n, size)| {
-                let keeping = [Keeping::Dirty, Keeping::InDemand][n / 2 % 2];
-                let done = pool.resize_keeping(&mut backend, size, (keeping, PATIENCE));
-                let passes = keeping == Keeping::Dirty
+                let mode = [ShrinkMode::Urgent, ShrinkMode::Orderly][n / 2 % 2];
+                let done = pool.resize_with(&mut backend, size, (mode, PATIENCE));
+                let passes = mode == ShrinkMode::Urgent
                     && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
                 (done.buffers == size && (done.stopped.is_none() || passes), done)
             });

@@ -38,7 +38,8 @@ pub fn keep(root: &Path, part: &str, tables: &[Value], printed: &str) -> Result<
     let kept = json!({
         "part": part, "date": date, "command": command, "machine": machine, "tables": tables,
     });
-    let text = format!("# {date}: {part}\n\nMachine: {machine}. Command: `{command}`.\n{printed}");
+    let machine = format!("Machine: {machine}. Command:\n\n    {command}");
+    let text = format!("# {date}: {part}\n\n{machine}\n{printed}");
     for (end, text) in [("json", format!("{kept:#}\n")), ("md", text)] {
         write(root, &format!("{date}-{part}.{end}"), &text)?;
     }
