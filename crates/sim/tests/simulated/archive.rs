@@ -10,6 +10,7 @@ use forebay_sim::explore::{archive_life, every_archive_crash};
 /// storing, syncing and renaming; unsynced copies; files of other servers; temporary files left
 /// behind; kills.
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn lives_of_an_archiver() {
     let (n, tally) = run("lives_of_an_archiver", "FOREBAY_SIM_ARCHIVE_RUNS", 40, |seed| {
         archive_life(seed, None)
@@ -33,6 +34,7 @@ fn lives_of_an_archiver() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_crash_at_every_call_of_an_archiver() {
     let (n, tally) = run("a_crash_at_every_call", "FOREBAY_SIM_ARCHIVE_CRASHES", 2, |seed| {
         every_archive_crash(seed, 12)

@@ -15,6 +15,7 @@ use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn random_lives_and_crashes() {
     let template = fresh_disk().expect("init");
     let (n, tally) =
@@ -43,6 +44,7 @@ fn random_lives_and_crashes() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_crash_at_every_call() {
     let template = fresh_disk().expect("init");
     let depth = Depth { steps: 6, ways: 2, subsets_of: setting("FOREBAY_SIM_SUBSETS", 5) as usize };
@@ -53,6 +55,7 @@ fn a_crash_at_every_call() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn recovery_is_cut_short_and_comes_to_the_same_bytes() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 7) as usize;
@@ -63,6 +66,7 @@ fn recovery_is_cut_short_and_comes_to_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn old_ids_are_removed_whatever_a_crash_leaves() {
     let templates = old_ids_disks().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
@@ -73,6 +77,7 @@ fn old_ids_are_removed_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn databases_are_made_and_dropped_whole() {
     let template = databases_disk().expect("init");
     let stride = setting("FOREBAY_SIM_DATABASE_STRIDE", 211) as usize;
@@ -83,6 +88,7 @@ fn databases_are_made_and_dropped_whole() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn ddl_is_whole_or_nothing_whatever_a_crash_leaves() {
     let template = ddl_disk().expect("init");
     let stride = setting("FOREBAY_SIM_DDL_STRIDE", 23) as usize;
@@ -96,6 +102,7 @@ fn ddl_is_whole_or_nothing_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn ddl_is_whole_or_nothing_whatever_crashed_recoveries_leave() {
     let template = ddl_disk().expect("init");
     let stride = setting("FOREBAY_SIM_DDL_STRIDE", 23) as usize;
@@ -107,6 +114,7 @@ fn ddl_is_whole_or_nothing_whatever_crashed_recoveries_leave() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn each_call_fails_once() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
@@ -120,6 +128,7 @@ fn each_call_fails_once() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn rot_in_the_last_page_of_the_log() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
@@ -131,6 +140,7 @@ fn rot_in_the_last_page_of_the_log() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn rot_in_pg_control() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
@@ -143,6 +153,7 @@ fn rot_in_pg_control() {
 /// committed. A lost write leaves an old page with a valid checksum; how many are noticed is
 /// printed.
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn writes_that_lie() {
     let template = fresh_disk().expect("init");
     let kinds =
@@ -161,6 +172,7 @@ fn writes_that_lie() {
 
 /// The same seed makes the same run, so that failures can be repeated.
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_seed_repeats_its_run() {
     let template = fresh_disk().expect("init");
     for seed in 1..=5 {
@@ -172,6 +184,7 @@ fn a_seed_repeats_its_run() {
 
 /// The battery must notice each of these syncs that a program might forget.
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn forgotten_syncs_are_noticed() {
     let template = fresh_disk().expect("init");
     let forgotten = [

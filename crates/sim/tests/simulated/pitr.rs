@@ -15,6 +15,7 @@ fn stride() -> usize {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn lives_that_archive_come_back_from_their_archive() {
     let template = fresh_disk().expect("init");
     let (n, tally) = run("lives_that_archive", "FOREBAY_SIM_ARCHIVED", 4, |seed| {
@@ -24,6 +25,7 @@ fn lives_that_archive_come_back_from_their_archive() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn recovery_from_an_archive_is_cut_short_and_comes_to_the_same_rows() {
     let template = fresh_disk().expect("init");
     let (n, tally) = run("recovery_from_an_archive", "FOREBAY_SIM_PITR", 2, |seed| {
@@ -33,6 +35,7 @@ fn recovery_from_an_archive_is_cut_short_and_comes_to_the_same_rows() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn recovery_whose_target_moves_back_is_refused_or_right() {
     let template = fresh_disk().expect("init");
     let (n, tally) = run("recovery_whose_target_moves_back", "FOREBAY_SIM_PITR", 2, |seed| {
@@ -44,6 +47,7 @@ fn recovery_whose_target_moves_back_is_refused_or_right() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_backup_that_is_cut_short_never_looks_complete() {
     let template = fresh_disk().expect("init");
     let (n, tally) = run("a_backup_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |seed| {
@@ -53,6 +57,7 @@ fn a_backup_that_is_cut_short_never_looks_complete() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_restore_that_is_cut_short_never_looks_complete() {
     let template = fresh_disk().expect("init");
     let (n, tally) = run("a_restore_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |seed| {

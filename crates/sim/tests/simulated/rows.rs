@@ -10,6 +10,7 @@ use forebay_sim::explore::{
 use forebay_sim::{indexed_long_values_disk, indexed_rows_disk, long_values_disk, rows_disk};
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn rows_that_change() {
     let template = rows_disk().expect("init");
     let (n, tally) =
@@ -18,6 +19,7 @@ fn rows_that_change() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn rows_that_change_keep_indexes() {
     let columns: [&[i16]; 3] = [&[], &[2], &[2, 3]];
     let templates = columns.map(|columns| indexed_rows_disk(columns).expect("init"));
@@ -28,6 +30,7 @@ fn rows_that_change_keep_indexes() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_table_is_vacuumed_whatever_a_crash_leaves() {
     let template = rows_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
@@ -38,6 +41,7 @@ fn a_table_is_vacuumed_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn trees_are_whole_whatever_a_crash_leaves() {
     let template = indexed_rows_disk(&[3]).expect("init");
     let stride = setting("FOREBAY_SIM_TREE_STRIDE", 23) as usize;
@@ -48,6 +52,7 @@ fn trees_are_whole_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn indexes_are_made_and_dropped_whatever_a_crash_leaves() {
     let template = indexed_rows_disk(&[]).expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
@@ -58,6 +63,7 @@ fn indexes_are_made_and_dropped_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn long_values_are_whole_whatever_a_crash_leaves() {
     let template = long_values_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
@@ -68,6 +74,7 @@ fn long_values_are_whole_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn sequences_hand_out_no_value_twice_whatever_a_crash_leaves() {
     let template = sequences_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 7) as usize;
@@ -78,11 +85,13 @@ fn sequences_hand_out_no_value_twice_whatever_a_crash_leaves() {
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn autovacuum_looks_after_tables_whatever_a_crash_leaves() {
     looked_after("autovacuum_looks_after_tables", "FOREBAY_SIM_AUTOVACUUMS", Care::Autovacuum);
 }
 
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_table_is_rewritten_whatever_a_crash_leaves() {
     looked_after("a_table_is_rewritten", "FOREBAY_SIM_REWRITES", Care::Rewrite);
 }
@@ -96,6 +105,7 @@ fn looked_after(test: &str, runs: &str, care: Care) {
 
 /// The same seed makes the same run, so that failures can be repeated.
 #[test]
+#[ignore = "run by cargo xtask test"]
 fn a_seed_of_rows_repeats_its_run() {
     let template = rows_disk().expect("init");
     for seed in 1..=3 {

@@ -40,7 +40,7 @@ fn again(test: &str, runs: &str, seed: u64) -> String {
     sizes.sort();
     let sizes = sizes.concat();
     format!(
-        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}\
-         cargo test --profile battery -p forebay-sim --test simulated {filter}"
+        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}cargo test --profile battery -p forebay-sim \
+         --test simulated {filter} -- --include-ignored"
     )
 }
