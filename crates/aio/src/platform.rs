@@ -202,13 +202,20 @@ pub(crate) fn populate_memory(ptr: *mut u8, len: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives the memory of mapped addresses back. They read as zeros from then on.
+/// Gives the memory of mapped addresses back, as far as they are whole pages of the system. These
+/// read as zeros from then on.
 pub(crate) fn discard_memory(ptr: *mut u8, len: usize) {
     #[cfg(target_os = "linux")]
-    if len > 0 {
-        // SAFETY: the range is mapped privately, and the caller says that nobody uses it.
-        let rc = unsafe { libc::madvise(ptr.cast(), len, libc::MADV_DONTNEED) };
-        debug_assert_eq!(rc, 0);
+    {
+        // The kernel would round the end up.
+        let before = ptr.align_offset(rustix::param::page_size()).min(len);
+        let whole = (len - before) / rustix::param::page_size() * rustix::param::page_size();
+        if whole > 0 {
+            let first = ptr.wrapping_add(before);
+            // SAFETY: the range is mapped privately, and the caller says that nobody uses it.
+            let rc = unsafe { libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) };
+            debug_assert_eq!(rc, 0);
+        }
     }
     let _ = (ptr, len);
 }

@@ -9,7 +9,9 @@
 //!
 //! Addresses for the pool's bound are reserved when it is made, so buffers never move. A shrink
 //! waits for buffers in use as long as it is allowed to. If some remain, those before them come
-//! back into use, and the pool has the size that was reached.
+//! back into use, and the pool has the size that was reached. An urgent one passes over them, and
+//! leaves them in the tail. A later one gives up what it can of those without waiting, and a growth
+//! gives them places again.
 
 use crate::error::StorageError;
 use crate::pool::desc::{DIRTY, refcount};
@@ -141,13 +143,14 @@ impl BufferPool {
         let (first, mut end, mut retired) = (self.buffers(), self.buffers(), Vec::new());
         let mut failed = None;
         while failed.is_none() && end < to && go_on() {
-            let Some(chunk) = tail.take_first(to as u32) else { break };
+            let Some(mut chunk) = tail.take_first(to as u32) else { break };
             let provided = match chunk.has_holes() {
                 true => region.provide(bytes_of(&chunk.buffers)),
                 false => Ok(()),
             };
             if let Err(error) = provided {
                 failed = Some(error);
+                chunk.give_back_again();
                 tail.0.push_front(chunk);
             } else {
                 end = chunk.buffers.end as usize;
@@ -174,53 +177,50 @@ impl BufferPool {
             self.take_places(to as u32);
             tail.extend_down(to as u32..from as u32);
         }
-        let (mut stopped, mut begun) = (None, u32::MAX);
+        let (mut stopped, mut reached, mut begun) = (None, to, u32::MAX);
         for at in (0..tail.0.len()).rev() {
-            stopped = None;
+            let mut written = Ok(());
             let part = |chunk: &Chunk| chunk.buffers.start / RELEASED * RELEASED;
             if let Some(part) = tail.0.get(at).map(part).filter(|part| *part < begun) {
                 let next = part.max(to as u32)..begun.min(self.core.size() as u32);
                 begun = part;
-                self.give_back(to, mode, tail);
+                self.give_back(to, tail);
                 if mode == ShrinkMode::Orderly {
-                    stopped = self.write_idle(backend, next).err();
+                    written = self.write_idle(backend, next);
                 }
             }
             // Retired ones may have left with those after them.
             let Some(chunk) = tail.0.get_mut(at) else { continue };
+            // What an earlier shrink has left is not waited for.
+            let is_left = chunk.buffers.start as usize >= from;
+            let until = if is_left { Instant::now() } else { until };
             let retire = || self.retire_all(backend, &mut chunk.in_use, (mode, until));
-            stopped = stopped.or_else(retire);
-            let is_passed = mode == ShrinkMode::Urgent && matches!(stopped, Some(InUse { .. }));
-            if stopped.is_some() && !is_passed {
+            let stop = written.err().or_else(retire);
+            if mode == ShrinkMode::Orderly && !is_left && stop.is_some() {
+                (stopped, reached) = (stop, chunk.buffers.end as usize);
                 break;
             }
+            stopped = stopped.or(stop.filter(|stop| matches!(stop, Failed(_))));
         }
-        self.give_back(to, mode, tail);
+        self.give_back(to, tail);
         self.follow_size(to);
-        if mode == ShrinkMode::Orderly {
-            let regained = self.regain(self.core.size(), tail, || true);
-            return stopped.or(regained.err().map(Failed));
-        }
+        let regained = self.regain(reached, tail, || true).err().map(Failed);
         let in_use = (!tail.0.is_empty()).then(|| InUse { buffers: tail.in_use() });
-        stopped.filter(|stopped| matches!(stopped, Failed(_))).or(in_use)
+        stopped.or(regained).or(in_use)
     }
 
-    /// Gives back the memory of retired buffers of the tail: those at its end, and in a hurry the
-    /// others, too.
-    fn give_back(&self, placed: usize, mode: ShrinkMode, tail: &mut Tail) {
+    /// Gives back the memory of the tail's retired buffers. Those in use go on without its
+    /// registration: only what is not registered can be given back.
+    fn give_back(&self, placed: usize, tail: &mut Tail) {
         let region = &self.core.region;
         let size = tail.drop_retired().map_or(placed, |end| end as usize);
         self.core.set_size(size);
-        // Only what is not registered can be given back.
-        let registered = if mode == ShrinkMode::Urgent { placed } else { size };
-        self.aio.memory_resized(region, registered * BLOCK_SIZE);
+        self.aio.memory_resized(region, placed * BLOCK_SIZE);
         if size * BLOCK_SIZE < region.occupied() {
             region.vacate(size * BLOCK_SIZE);
         }
-        if mode == ShrinkMode::Urgent {
-            for run in tail.0.iter_mut().flat_map(Chunk::take_retired_runs) {
-                region.suspend(bytes_of(&run));
-            }
+        for run in tail.0.iter_mut().flat_map(Chunk::take_retired_runs) {
+            region.suspend(bytes_of(&run));
         }
     }
 

@@ -53,6 +53,11 @@ impl Chunk {
         self.given_back.is_some()
     }
 
+    /// A part of its memory may be provided again without need, and is to be given back.
+    pub(crate) fn give_back_again(&mut self) {
+        self.given_back = Some(usize::MAX);
+    }
+
     /// Splits off the buffers from `at` on.
     fn split(&mut self, at: u32) -> Chunk {
         let in_use = self.in_use.split_off(self.in_use.partition_point(|&buf| buf < at));
@@ -159,6 +164,8 @@ mod tests {
         assert_eq!(chunk.take_retired_runs(), [1..4, 6..9]);
         assert!(chunk.take_retired_runs().is_empty());
         chunk.in_use = vec![4];
+        assert_eq!(chunk.take_retired_runs(), [0..4, 5..10]);
+        chunk.give_back_again();
         assert_eq!(chunk.take_retired_runs(), [0..4, 5..10]);
     }
 }

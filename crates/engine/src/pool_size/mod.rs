@@ -55,11 +55,11 @@ pub(crate) fn bound(config: &EngineConfig) -> usize {
 /// Makes room in a pool of automatic size for so many pages that are going to be read, as far as
 /// half of the memory to spare allows.
 pub(crate) fn make_room(core: &Core, pages: usize) {
+    let _deciding = core.sizing.deciding();
     if core.sizing.wanted() != PoolSize::Automatic {
         return;
     }
     let Some(memory) = memory::read() else { return };
-    let _deciding = core.sizing.deciding();
     let present = core.pool.buffers();
     // The queue of new pages takes some, too.
     let room = present + blocks(memory.spare() / 2);
@@ -226,6 +226,7 @@ impl Sizer {
 
     /// Gives the pool this size. Returns when that is to be tried again.
     fn set(&mut self, core: &Core, blocks: usize, is_news: bool) -> Option<Duration> {
+        let _deciding = core.sizing.deciding();
         if core.pool.buffers() == blocks && !core.pool.has_leftovers() {
             return None;
         }
@@ -235,7 +236,7 @@ impl Sizer {
             tell(&resized);
         }
         let stop = resized.stopped.as_ref()?;
-        if is_news {
+        if is_news && resized.buffers != blocks {
             complain(&resized, blocks, stop);
         }
         // Bounds stay as they are.
@@ -357,8 +358,8 @@ impl Sizer {
             return;
         };
         self.short = Some(Instant::now());
-        // It is tried again at once.
-        if self.hurry && matches!(stop, ResizeStop::InUse { .. }) {
+        // Buffers that an earlier size had are given back soon.
+        if resized.buffers == wanted && matches!(stop, ResizeStop::InUse { .. }) {
             return;
         }
         if !std::mem::replace(&mut self.complained, true) {
@@ -441,8 +442,7 @@ mod tests {
         assert!(sizer.short.is_some(), "the time since then counts");
         assert!(!sizer.complained, "the log tells the next one");
         let stopped = Some(ResizeStop::InUse { buffers: 3 });
-        sizer.hurry = true;
-        sizer.heed(&Resized { from: 200, buffers: 150, stopped }, 100);
-        assert!(!sizer.complained, "nor does it tell what is tried again within milliseconds");
+        sizer.heed(&Resized { from: 200, buffers: 100, stopped }, 100);
+        assert!(!sizer.complained, "nor does it tell of buffers that are given back later");
     }
 }

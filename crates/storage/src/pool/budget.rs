@@ -308,26 +308,28 @@ impl Budget {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until one of the pool's present buffers is free, or has an I/O that can be completed.
+    /// Sleeps until one of the buffers with places is free, or has an I/O that can be completed.
+    /// Those that are left without places can't be had, but have pins.
     /// The caller has no staged I/O.
     #[cold]
-    pub(crate) fn await_buffer<'d>(
+    pub(crate) fn await_buffer<'d, L: Iterator<Item = &'d Descriptor>>(
         &self,
         slot: u32,
-        present: impl Fn() -> &'d [Descriptor],
+        placed: impl Fn() -> &'d [Descriptor],
+        left: impl Fn() -> L,
     ) -> Result<(), StorageError> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         let mut queue = self.queue.lock();
         queue.slots.push(slot);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = loop {
-            let descs = present();
+            let descs = placed();
             // A thread that releases a pin after this point sees the mark.
-            descs.iter().for_each(Descriptor::want_buffer);
+            descs.iter().chain(left()).for_each(Descriptor::want_buffer);
             if descs.iter().any(is_promising) {
                 break Ok(());
             }
-            if self.all_wait(&queue, descs) {
+            if self.all_wait(&queue, descs.iter().chain(left())) {
                 break Err(StorageError::NoUnpinnedBuffers);
             }
             let before = queue.freed;
@@ -343,11 +345,11 @@ impl Budget {
     }
 
     /// Whether all holders of pins wait for another one.
-    fn all_wait(&self, queue: &Queue, descs: &[Descriptor]) -> bool {
+    fn all_wait<'d>(&self, queue: &Queue, descs: impl Iterator<Item = &'d Descriptor>) -> bool {
         if self.held.is_empty() {
             return false;
         }
-        let pins: u64 = descs.iter().map(|desc| refcount(desc.load())).sum();
+        let pins: u64 = descs.map(|desc| refcount(desc.load())).sum();
         // One of a backend's guaranteed pins is the one that it waits for.
         let count = |held: &CacheLine<Held>| {
             let guaranteed = held.guaranteed.load(Ordering::SeqCst);

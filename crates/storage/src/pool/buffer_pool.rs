@@ -19,7 +19,6 @@ use super::wal_flush::WalFlush;
 use crate::error::StorageError;
 use crate::smgr::Smgr;
 use crate::tail::Tail;
-use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 use forebay_aio::sync::{Mutex, OnceLock, RwLock};
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
@@ -39,8 +38,6 @@ pub struct BufferPool {
     pub(super) ghosts: Ghosts,
     /// Held while its size changes.
     pub(crate) tail: Mutex<Tail>,
-    /// Buffers with places.
-    pub(super) placed: AtomicUsize,
     /// A thread that moves pages to other buffers holds it for writing. A thread that lists pages
     /// by their buffers, and must not miss one, holds it for reading. Nobody waits for I/O with it.
     pub(crate) moves: RwLock<()>,
@@ -94,7 +91,6 @@ impl BufferPool {
             ghosts: Ghosts::new(buffers, config.max_buffers),
             places,
             tail: Mutex::default(),
-            placed: AtomicUsize::new(config.buffers),
             moves: RwLock::new(()),
             cleaner_wakeup: CleanerWakeup::new(),
             demand: Demand::new(),
@@ -137,7 +133,7 @@ impl BufferPool {
 
     /// Returns the present number of buffers.
     pub fn buffers(&self) -> usize {
-        self.placed.load(Ordering::Relaxed)
+        self.core.placed()
     }
 
     /// Whether a shrink has left buffers in use beyond that number, for another one to give up.
@@ -151,9 +147,12 @@ impl BufferPool {
     }
 
     /// Returns the fewest buffers that it may have. Whether its pins are counted depends on its
-    /// first size, and does not change.
+    /// first size, and does not change. Nobody else could use reserved huge pages.
     pub fn min_buffers(&self) -> usize {
-        self.core.budget.least_buffers().min(self.config.buffers)
+        match self.uses_huge_pages() {
+            true => self.config.buffers,
+            false => self.core.budget.least_buffers().min(self.config.buffers),
+        }
     }
 
     /// Whether pages have checksums.

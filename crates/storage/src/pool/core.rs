@@ -4,7 +4,9 @@ use super::budget::Budget;
 use super::cleanup_waiters::CleanupWaiters;
 use super::config::PoolConfig;
 use super::damage::FailureCounts;
-use super::desc::{BUFFER_WANTED, CLEANUP_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
+use super::desc::{
+    BUFFER_WANTED, CLEANUP_WANTED, Descriptor, ORPHAN, TAG_VALID, WAITERS, refcount,
+};
 use super::parking::Parking;
 use super::slab::Slab;
 use crate::smgr::{Smgr, SyncQueue, WrittenPages};
@@ -20,7 +22,9 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Core {
     /// Of all buffers that the pool has ever had.
     pub(crate) descs: Slab<Descriptor>,
-    /// So many of them are in use. The others are retired: pinned, without a tag.
+    /// So many of them have places.
+    placed: AtomicUsize,
+    /// Those from here on are retired: pinned, without a tag. Between both, some are.
     size: AtomicUsize,
     pub(crate) region: Arc<Region>,
     pub(crate) parking: Parking,
@@ -54,6 +58,7 @@ impl Core {
         let owner = smgr.owner();
         Arc::new(Core {
             descs: Slab::new(config.max_buffers, config.buffers, |_| Descriptor::new()),
+            placed: AtomicUsize::new(config.buffers),
             size: AtomicUsize::new(config.buffers),
             region,
             parking: Parking::new(),
@@ -73,21 +78,38 @@ impl Core {
         })
     }
 
-    /// Returns the number of buffers in use.
+    /// Returns the number of buffers that have places.
+    pub(crate) fn placed(&self) -> usize {
+        self.placed.load(Ordering::SeqCst)
+    }
+
+    /// Says that so many buffers have places.
+    pub(crate) fn set_placed(&self, buffers: usize) {
+        self.placed.store(buffers, Ordering::SeqCst);
+    }
+
+    /// Returns the number of buffers up to the last one in use.
     pub(crate) fn size(&self) -> usize {
         self.size.load(Ordering::SeqCst)
     }
 
-    /// Says that so many buffers are in use. The others are retired.
+    /// Says that the buffers from this one on are retired.
     pub(crate) fn set_size(&self, buffers: usize) {
         self.size.store(buffers, Ordering::SeqCst);
     }
 
-    /// Returns the descriptors of the buffers in use.
-    pub(crate) fn present(&self) -> &[Descriptor] {
-        // The size first: there may be more descriptors a moment later, but never fewer.
-        let size = self.size();
-        &self.descs[..size]
+    /// Returns the descriptors of the buffers that have places.
+    pub(crate) fn placed_descs(&self) -> &[Descriptor] {
+        // The number first: there may be more descriptors a moment later, but never fewer.
+        let placed = self.placed();
+        &self.descs[..placed]
+    }
+
+    /// Returns the descriptors of the buffers without places that are in use.
+    pub(crate) fn left_descs(&self) -> impl Iterator<Item = &Descriptor> {
+        let (placed, size) = (self.placed(), self.size());
+        let left = self.descs[..size].iter().skip(placed);
+        left.filter(|desc| desc.load() & TAG_VALID != 0)
     }
 
     /// Publishes the wait reference of an I/O that was started on a buffer.
@@ -185,7 +207,7 @@ impl Core {
     pub(super) fn abandon(self: &Arc<Self>) {
         self.orphans.store(1, Ordering::SeqCst);
         self.abandoned.store(Arc::into_raw(Arc::clone(self)).cast_mut(), Ordering::SeqCst);
-        for desc in self.present() {
+        for desc in self.placed_descs().iter().chain(self.left_descs()) {
             self.orphans.fetch_add(1, Ordering::SeqCst);
             if !desc.orphan() {
                 self.orphans.fetch_sub(1, Ordering::SeqCst);

@@ -118,7 +118,8 @@ impl BufferPool {
     }
 
     fn states(&self) -> impl Iterator<Item = u64> + '_ {
-        self.core.present().iter().map(Descriptor::load)
+        let descs = self.core.placed_descs().iter().chain(self.core.left_descs());
+        descs.map(Descriptor::load)
     }
 
     /// Returns totals of the pool.

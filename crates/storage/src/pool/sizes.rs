@@ -10,7 +10,6 @@ use super::desc::{DIRTY, Descriptor, READING, TAG_VALID, WRITING, refcount};
 use super::usage::Class;
 use super::victim::Claim;
 use forebay_aio::sync::Instant;
-use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio};
 use std::ops::Range;
 
@@ -28,7 +27,7 @@ impl BufferPool {
 
     /// Makes what depends on the number of buffers fit.
     pub(crate) fn follow_size(&self, buffers: usize) {
-        self.placed.store(buffers, Ordering::SeqCst);
+        self.core.set_placed(buffers);
         self.core.budget.resize(buffers);
         self.time.set_buffers(buffers);
         self.ghosts.resize(buffers);

@@ -62,7 +62,7 @@ impl BufferPool {
     fn passed(&self, backend: &mut Backend, passed: Passed) {
         backend.uses.due = passed.due;
         let now = self.time.epoch();
-        let descs = self.core.present();
+        let descs = self.core.placed_descs();
         let looks = passed.from / USES_FOR_A_LOOK..passed.to / USES_FOR_A_LOOK;
         for look in looks.take(descs.len()) {
             descs[(look % descs.len() as u64) as usize].keep_old(now);

@@ -269,7 +269,10 @@ impl BufferPool {
                 io.wait_and_keep(wait);
                 Ok(())
             }
-            None => self.core.budget.await_buffer(io.slot(), || self.core.present()),
+            None => {
+                let (placed, left) = (|| self.core.placed_descs(), || self.core.left_descs());
+                self.core.budget.await_buffer(io.slot(), placed, left)
+            }
         }
     }
 

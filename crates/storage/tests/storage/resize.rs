@@ -279,6 +279,64 @@ fn a_shrink_in_a_hurry_passes_over_buffers_in_use() {
 }
 
 #[test]
+fn what_a_shrink_in_a_hurry_has_left_keeps_no_later_one() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 2048);
+        read(&pool, &mut backend, 0..PAGES, 0);
+        let pins = || (0..PAGES).filter_map(|block| pool.lookup(&tag(block)));
+        let far = pins().max_by_key(|pin| pin.buffer()).unwrap();
+        assert!(far.buffer() > 300);
+        pool.resize_with(&mut backend, 128, (ShrinkMode::Urgent, Duration::ZERO));
+        resize(&pool, &mut backend, 300);
+        read(&pool, &mut backend, 0..PAGES, 0);
+
+        // It is passed over, and not waited for.
+        let done = pool.resize(&mut backend, 200, PATIENCE);
+        assert!(matches!(done.stopped, Some(ResizeStop::InUse { buffers: 1 })), "{done:?}");
+        assert_eq!((done.from, done.buffers, pool.has_leftovers()), (300, 200, true));
+        let near = pins().find(|pin| (150..200).contains(&pin.buffer())).unwrap();
+        let done = pool.resize(&mut backend, 128, Duration::ZERO);
+        assert!(matches!(done.stopped, Some(ResizeStop::InUse { .. })), "{done:?}");
+        assert_eq!((done.buffers, pool.has_leftovers()), (200, true), "no more than it was");
+        assert!(pool.has_sound_places());
+        for pin in [&near, &far] {
+            let block = pin.tag().block;
+            assert_eq!(version(&pin.lock_shared().copy(), block), 0);
+        }
+        read(&pool, &mut backend, 0..PAGES, 0);
+        drop((near, far));
+        resize(&pool, &mut backend, 128);
+        assert!(!pool.has_leftovers());
+        read(&pool, &mut backend, 0..PAGES, 0);
+    });
+}
+
+#[test]
+fn a_pool_that_is_dropped_with_retired_buffers_between_those_in_use_gives_its_memory_back() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        resize(&pool, &mut backend, 2048);
+        read(&pool, &mut backend, 0..PAGES, 0);
+        let pins = (0..PAGES).filter_map(|block| pool.lookup(&tag(block)));
+        let far = pins.max_by_key(|pin| pin.buffer()).unwrap();
+        pool.resize_with(&mut backend, 128, (ShrinkMode::Urgent, Duration::ZERO));
+        assert_eq!(pool.summary().pinned, 1, "retired buffers don't count");
+        // The pool's core has a weak reference.
+        let before = Arc::weak_count(&fixture.aio);
+        drop((pool, backend));
+        assert_eq!(version(&far.lock_shared().copy(), far.tag().block), 0);
+        assert_eq!(Arc::weak_count(&fixture.aio), before);
+        drop(far);
+        assert_eq!(Arc::weak_count(&fixture.aio), before - 1);
+    });
+}
+
+#[test]
 fn buffers_in_use_far_apart_are_given_up_one_after_the_other() {
     // More than the part whose memory is given back together.
     const MANY: u32 = 17_000;
@@ -348,8 +406,19 @@ fn pages_that_cannot_be_written_keep_their_buffers() {
         assert!(pool.has_sound_places());
         plan.end(fault);
         read(&pool, &mut backend, 0..PAGES, 1);
+
+        // In a hurry it goes on with other pages.
+        resize(&pool, &mut backend, 2048);
+        write(&pool, &mut backend, PAGES, 2);
+        let fault = plan.add(Rule::on(Ops::WRITE).path("16384"), Effect::Fail(Errno::IO));
+        let done = pool.resize_with(&mut backend, 128, (ShrinkMode::Urgent, PATIENCE));
+        assert!(matches!(done.stopped, Some(ResizeStop::Failed(_))), "{done:?}");
+        assert_eq!((done.buffers, pool.has_leftovers()), (128, true));
+        plan.end(fault);
+        read(&pool, &mut backend, 0..PAGES, 2);
         resize(&pool, &mut backend, 128);
-        read(&pool, &mut backend, 0..PAGES, 1);
+        assert!(!pool.has_leftovers());
+        read(&pool, &mut backend, 0..PAGES, 2);
     });
 }
 
