@@ -191,8 +191,11 @@ pub(crate) fn reserve_memory(len: usize, large_pages: bool) -> Result<Mapped, Er
 pub(crate) fn populate_memory(ptr: *mut u8, len: usize) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     if len > 0 {
-        // SAFETY: the range is mapped, and this changes nothing in it.
-        let rc = unsafe { libc::madvise(ptr.cast(), len, libc::MADV_POPULATE_WRITE) };
+        // From the start of a page of the system.
+        let before = ptr.addr() % rustix::param::page_size();
+        let (first, len) = (ptr.wrapping_sub(before), len + before);
+        // SAFETY: the range is mapped, as whole pages are, and this changes nothing in it.
+        let rc = unsafe { libc::madvise(first.cast(), len, libc::MADV_POPULATE_WRITE) };
         // Kernels before 5.14 don't know the advice.
         if rc != 0 && Errno::last() != Errno::INVAL {
             return Err(Errno::last());

@@ -67,6 +67,13 @@ pub enum ResizeStop {
     Failed(#[from] StorageError),
 }
 
+impl ResizeStop {
+    /// Whether an error means that nothing may be written any more.
+    fn is_fatal(&self) -> bool {
+        matches!(self, Failed(error) if error.is_fatal())
+    }
+}
+
 impl BufferPool {
     /// Gives the pool another number of buffers. A shrink waits for buffers in use, but no longer
     /// than `patience`, and keeps pages that are in demand. The caller holds no pins and no locks.
@@ -173,13 +180,16 @@ impl BufferPool {
         tail: &mut Tail,
     ) -> Option<ResizeStop> {
         let from = self.buffers();
+        if to == from && tail.0.is_empty() {
+            return None;
+        }
         if to < from {
             self.take_places(to as u32);
             tail.extend_down(to as u32..from as u32);
         }
         let (mut stopped, mut reached, mut begun) = (None, to, u32::MAX);
         for at in (0..tail.0.len()).rev() {
-            let mut written = Ok(());
+            let mut written: Result<(), ResizeStop> = Ok(());
             let part = |chunk: &Chunk| chunk.buffers.start / RELEASED * RELEASED;
             if let Some(part) = tail.0.get(at).map(part).filter(|part| *part < begun) {
                 let next = part.max(to as u32)..begun.min(self.core.size() as u32);
@@ -191,19 +201,23 @@ impl BufferPool {
             }
             // Retired ones may have left with those after them.
             let Some(chunk) = tail.0.get_mut(at) else { continue };
-            // What an earlier shrink has left is not waited for.
-            let is_left = chunk.buffers.start as usize >= from;
-            let until = if is_left { Instant::now() } else { until };
-            let retire = || self.retire_all(backend, &mut chunk.in_use, (mode, until));
-            let stop = written.err().or_else(retire);
-            if mode == ShrinkMode::Orderly && !is_left && stop.is_some() {
-                (stopped, reached) = (stop, chunk.buffers.end as usize);
+            // What an earlier shrink has left is passed over as in a hurry.
+            let passes = mode == ShrinkMode::Urgent || chunk.buffers.start as usize >= from;
+            let retired = self.retire_all(backend, &mut chunk.in_use, (mode, until, passes));
+            let written = written.err().filter(|stop| retired.is_err() || stop.is_fatal());
+            let Some(stop) = written.or(retired.err()) else { continue };
+            if !passes || stop.is_fatal() {
+                if mode == ShrinkMode::Orderly {
+                    reached = from.min(chunk.buffers.end as usize);
+                }
+                stopped = Some(stop);
                 break;
             }
-            stopped = stopped.or(stop.filter(|stop| matches!(stop, Failed(_))));
+            stopped = stopped.or(Some(stop).filter(|stop| matches!(stop, Failed(_))));
         }
         self.give_back(to, tail);
         self.follow_size(to);
+        self.core.budget.look_again();
         let regained = self.regain(reached, tail, || true).err().map(Failed);
         let in_use = (!tail.0.is_empty()).then(|| InUse { buffers: tail.in_use() });
         stopped.or(regained).or(in_use)
@@ -249,35 +263,33 @@ impl BufferPool {
     }
 
     /// Retires all of these buffers, which have no places. Those that can't be remain in the list.
+    /// If they are to be passed over, it does not wait for their pins.
     fn retire_all(
         &self,
         backend: &mut Backend,
         left: &mut Vec<u32>,
-        (mode, until): (ShrinkMode, Instant),
-    ) -> Option<ResizeStop> {
+        (mode, until, passes): (ShrinkMode, Instant, bool),
+    ) -> Result<(), ResizeStop> {
         for attempt in 1.. {
             self.relocate_all(left, mode);
             left.retain(|&buf| !self.retire(buf));
-            let &first = left.first()?;
-            let in_use = Some(InUse { buffers: left.len() });
+            let Some(&first) = left.first() else { break };
+            let in_use = Err(InUse { buffers: left.len() });
             if Instant::now() >= until {
                 return in_use;
             }
             let dirty: Vec<u32> =
                 left.iter().copied().filter(|&buf| self.is_idle_dirty(buf)).collect();
             if dirty.is_empty() {
-                // In a hurry it goes on with other buffers.
-                if mode == ShrinkMode::Urgent || !self.await_idle(&mut backend.io, first, until) {
+                if passes || !self.await_idle(&mut backend.io, first, until) {
                     return in_use;
                 }
-            } else if (mode == ShrinkMode::Orderly || attempt >= MOVES)
-                && let Err(error) = self.write_out(backend, &dirty)
-            {
-                return Some(Failed(error));
+            } else if mode == ShrinkMode::Orderly || attempt >= MOVES {
+                self.write_out(backend, &dirty)?;
             }
             thread::yield_now();
         }
-        None
+        Ok(())
     }
 }
 

@@ -236,7 +236,7 @@ impl Sizer {
             tell(&resized);
         }
         let stop = resized.stopped.as_ref()?;
-        if is_news && resized.buffers != blocks {
+        if is_news && !is_late(&resized, blocks) {
             complain(&resized, blocks, stop);
         }
         // Bounds stay as they are.
@@ -358,8 +358,7 @@ impl Sizer {
             return;
         };
         self.short = Some(Instant::now());
-        // Buffers that an earlier size had are given back soon.
-        if resized.buffers == wanted && matches!(stop, ResizeStop::InUse { .. }) {
+        if is_late(resized, wanted) {
             return;
         }
         if !std::mem::replace(&mut self.complained, true) {
@@ -395,9 +394,19 @@ fn unchanged(error: &dyn std::fmt::Display) {
     tracing::warn!("the size of shared buffers is not changed: {error}");
 }
 
+/// Whether the pool has the size that was wanted, and gives up buffers in use later.
+fn is_late(resized: &Resized, wanted: usize) -> bool {
+    resized.buffers == wanted && matches!(resized.stopped, Some(ResizeStop::InUse { .. }))
+}
+
 fn complain(resized: &Resized, wanted: usize, stop: &ResizeStop) {
-    let (size, wanted) = (megabytes(resized.buffers), megabytes(wanted));
-    tracing::warn!("shared_buffers is {size} MB instead of {wanted} MB: {stop}");
+    let size = megabytes(resized.buffers);
+    match megabytes(wanted) {
+        wanted if wanted == size => {
+            tracing::warn!("shared_buffers is {size} MB, but more memory is in use: {stop}");
+        }
+        wanted => tracing::warn!("shared_buffers is {size} MB instead of {wanted} MB: {stop}"),
+    }
 }
 
 fn megabytes(blocks: usize) -> f64 {

@@ -100,8 +100,9 @@ impl Core {
 
     /// Returns the descriptors of the buffers that have places.
     pub(crate) fn placed_descs(&self) -> &[Descriptor] {
-        // The number first: there may be more descriptors a moment later, but never fewer.
-        let placed = self.placed();
+        // The number first: there may be more descriptors a moment later, but never fewer. While
+        // the pool shrinks, some of these are retired.
+        let placed = self.placed().min(self.size());
         &self.descs[..placed]
     }
 
