@@ -13,9 +13,8 @@ const MODES: [ShrinkMode; 2] = [ShrinkMode::Urgent, ShrinkMode::Orderly];
 
 fn shrink_or_grow(fixture: &Fixture, backend: &mut Backend, buffers: usize, mode: ShrinkMode) {
     let done = fixture.pool.resize_with(backend, buffers, (mode, FOREVER));
-    // In a hurry it passes over buffers in use.
-    let passes =
-        mode == ShrinkMode::Urgent && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
+    // An urgent one passes over buffers in use, and what it has left may stay during the next.
+    let passes = matches!(done.stopped, Some(ResizeStop::InUse { .. }));
     assert!(done.stopped.is_none() || passes, "{done:?}");
     assert_eq!(done.buffers, buffers);
     assert!(!passes || fixture.pool.has_leftovers());

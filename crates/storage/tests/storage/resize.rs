@@ -551,8 +551,8 @@ fn sizes_change_under_load() {
             let done = sizes.into_iter().enumerate().map(|(n, size)| {
                 let mode = [ShrinkMode::Urgent, ShrinkMode::Orderly][n / 2 % 2];
                 let done = pool.resize_with(&mut backend, size, (mode, PATIENCE));
-                let passes = mode == ShrinkMode::Urgent
-                    && matches!(done.stopped, Some(ResizeStop::InUse { .. }));
+                // What an urgent one has left may stay in use during the next.
+                let passes = matches!(done.stopped, Some(ResizeStop::InUse { .. }));
                 (done.buffers == size && (done.stopped.is_none() || passes), done)
             });
             let done: Vec<_> = done.collect();
