@@ -191,7 +191,7 @@ pub(crate) fn reserve_memory(len: usize, large_pages: bool) -> Result<Mapped, Er
 pub(crate) fn populate_memory(ptr: *mut u8, len: usize) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     if len > 0 {
-        // From the start of a page of the system.
+        // The kernel refuses addresses inside of a page.
         let before = ptr.addr() % rustix::param::page_size();
         let (first, len) = (ptr.wrapping_sub(before), len + before);
         // SAFETY: the range is mapped, as whole pages are, and this changes nothing in it.

@@ -309,8 +309,8 @@ impl Budget {
     }
 
     /// Sleeps until one of the buffers with places is free, or has an I/O that can be completed.
-    /// Those that are left without places can't be had, but have pins.
-    /// The caller has no staged I/O.
+    /// Buffers that are left without places can't be had, but their pins count. The caller has no
+    /// staged I/O.
     #[cold]
     pub(crate) fn await_buffer<'d, L: Iterator<Item = &'d Descriptor>>(
         &self,
