@@ -38,7 +38,7 @@ pub fn keep(root: &Path, part: &str, tables: &[Value], printed: &str) -> Result<
     let kept = json!({
         "part": part, "date": date, "command": command, "machine": machine, "tables": tables,
     });
-    let machine = format!("Machine: {machine}. Command:\n\n    {command}");
+    let machine = format!("Machine: {machine}. Command:\n\n{}", on_lines(&command));
     let text = format!("# {date}: {part}\n\n{machine}\n{printed}");
     for (end, text) in [("json", format!("{kept:#}\n")), ("md", text)] {
         write(root, &format!("{date}-{part}.{end}"), &text)?;
@@ -84,6 +84,21 @@ fn write(root: &Path, name: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A command as a block of Markdown, in lines of at most 100 characters if its words allow that.
+fn on_lines(command: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in command.split(' ') {
+        match lines.last_mut() {
+            None => lines.push(format!("    {word}")),
+            Some(line) if line.len() + 1 + word.len() + " \\".len() <= 100 => {
+                line.extend([" ", word]);
+            }
+            Some(_) => lines.push(format!("        {word}")),
+        }
+    }
+    lines.join(" \\\n")
+}
+
 /// This machine in a line.
 fn machine() -> String {
     let file = |path| fs::read_to_string(path).unwrap_or_default();
@@ -96,7 +111,9 @@ fn machine() -> String {
     let model = after(&cpus, "model name");
     let kib: f64 = after(&memory, "MemTotal").trim_end_matches(" kB").parse().unwrap_or(f64::NAN);
     let system = file("/proc/sys/kernel/osrelease");
-    format!("{cores} cores ({model}), {:.0} GiB, Linux {}", kib / 1048576.0, system.trim())
+    // Without the name of the build.
+    let version = system.split('-').next().unwrap_or_default().trim();
+    format!("{cores} cores ({model}), {:.0} GiB, Linux {version}", kib / 1048576.0)
 }
 
 /// The newest results of each part.
@@ -156,7 +173,17 @@ fn named<'v>(list: &'v Value, field: &str, text: &str) -> Option<&'v Value> {
 mod tests {
     use std::fs;
 
-    use super::{FOLDER, Figure, Newest, json, machine, newest_series};
+    use super::{FOLDER, Figure, Newest, json, machine, newest_series, on_lines};
+
+    #[test]
+    fn a_long_command_has_several_lines() {
+        assert_eq!(on_lines("cargo xtask measure"), "    cargo xtask measure");
+        let command = format!("cargo {} --keep", "x".repeat(85));
+        let first = format!("    cargo {}", "x".repeat(85));
+        assert_eq!(on_lines(&command), format!("{first} \\\n        --keep"));
+        let short = format!("cargo {} --keep", "x".repeat(80));
+        assert_eq!(on_lines(&short), format!("    {short}"));
+    }
 
     #[test]
     fn the_newest_figure_is_found() {
