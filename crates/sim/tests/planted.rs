@@ -193,6 +193,7 @@ struct Templates {
     old_ids: [SimDisk; 2],
 }
 
+/// Made once, as that takes a while.
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::new);
 
 impl Templates {
@@ -267,8 +268,8 @@ fn catch(
     Err(format!("nobody noticed {bug:?} in {most} seeds ({by:?})"))
 }
 
-/// Each of these tests has the bugs that some parts catch. They end one after the other, so a slow
-/// machine looks busy and not hung.
+/// A test for the bugs that some parts catch, for each of these. They are several, because a
+/// program that prints nothing for long is taken for one that hangs.
 macro_rules! parts {
     ($($test:ident: $parts:pat,)+) => {
         $(#[test]
@@ -276,7 +277,7 @@ macro_rules! parts {
             all_are_caught(|by| matches!(by, $parts));
         })+
 
-        /// No part is left out.
+        /// A part without a test does not compile.
         const _: fn(By) = |by| match by {
             $($parts => {})+
         };
