@@ -9,6 +9,7 @@ use super::counters::{Counters, PoolStats};
 use super::damage::{ChecksumFailures, FailureCounts, ReadPolicy};
 use super::demand::Demand;
 use super::desc::Descriptor;
+use super::freed::Freed;
 use super::ghosts::Ghosts;
 use super::pins::{PinGrant, PinPermit};
 use super::places::Places;
@@ -36,6 +37,7 @@ pub struct BufferPool {
     pub(crate) time: PoolTime,
     pub(crate) places: Places,
     pub(super) ghosts: Ghosts,
+    pub(super) freed: Freed,
     /// Held while its size changes.
     pub(crate) tail: Mutex<Tail>,
     /// A thread that moves pages to other buffers holds it for writing. A thread that lists pages
@@ -89,6 +91,7 @@ impl BufferPool {
             table: PageTable::new(buffers, config.max_buffers),
             time: PoolTime::new(buffers),
             ghosts: Ghosts::new(buffers, config.max_buffers),
+            freed: Freed::default(),
             places,
             tail: Mutex::default(),
             moves: RwLock::new(()),

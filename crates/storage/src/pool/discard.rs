@@ -112,16 +112,23 @@ impl BufferPool {
         }
     }
 
-    /// Frees a buffer, if it still contains this page.
+    /// Frees a buffer for the next new page, if it still contains this page.
     fn discard_buffer(&self, io: &mut aio::IoBackend, buf: u32, tag: &PageTag) {
         let desc = self.desc(buf);
         if !desc.pin_if(0) {
             return;
         }
-        while desc.has_tag(tag) && self.remove_from_table(buf, 0).is_none() {
-            self.await_unpinned(io, buf, desc);
+        let mut is_free = false;
+        while !is_free && desc.has_tag(tag) {
+            is_free = self.remove_from_table(buf, 0).is_some();
+            if !is_free {
+                self.await_unpinned(io, buf, desc);
+            }
         }
         self.core.unpin(buf);
+        if is_free {
+            self.freed.add(buf, self.buffers());
+        }
     }
 
     /// Waits until the caller's pin may be the only one.

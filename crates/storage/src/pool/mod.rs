@@ -32,6 +32,7 @@
 //! | `counters` | [`PoolStats`]: buffer replacement in numbers |
 //! | `cleaner_wakeup` | waking the cleaner |
 //! | `demand` | waking the thread that sizes the pool while buffers are still free |
+//! | `freed` | buffers whose pages were forgotten, for the next new pages |
 //! | `trail` | what a load or vacuum has filled, to be written behind it |
 //! | `strategy` | [`Strategy`]: what an access is for |
 //! | `places` | the clock and the queue: which buffers are there, and whose turn it is |
@@ -63,6 +64,7 @@ mod demand;
 pub(crate) mod desc;
 mod discard;
 mod extend;
+mod freed;
 mod ghosts;
 mod guard;
 mod inspect;

@@ -120,6 +120,11 @@ impl Places {
         self.queue.len()
     }
 
+    /// Whether a buffer has a place, rather than to be given up by a pool that shrinks.
+    pub(crate) fn include(&self, buf: u32) -> bool {
+        u64::from(buf) < self.clock() + self.queue()
+    }
+
     /// Returns the place of every buffer: those on the clock, and those in the queue.
     pub(crate) fn all(&self) -> [Vec<u32>; 2] {
         [self.clock.all(), self.queue.all()]

@@ -1,7 +1,9 @@
 //! The search for a victim: a buffer for a new page.
 //!
 //! ```text
-//!   hand: looks at 8 buffers of the clock (before that, free buffers of both are filled)
+//!   first buffers that are free: those whose pages were forgotten, and those of the queue
+//!     |
+//!   hand: looks at 8 buffers of the clock
 //!     |
 //!     +- the page of one of them gives way -------------------> the new page is on the clock
 //!     |
@@ -216,7 +218,7 @@ impl BufferPool {
         {
             return Ok(Candidate::Pinned(buf.into()));
         }
-        if let Some(buf) = self.free_in_queue() {
+        if let Some(buf) = self.freed_buffer().or_else(|| self.free_in_queue()) {
             return Ok(Candidate::Pinned(buf.into()));
         }
         if let Some(look) = self.place_for(&search.newcomer) {
@@ -274,6 +276,14 @@ impl BufferPool {
                 self.core.budget.await_buffer(io.slot(), placed, left)
             }
         }
+    }
+
+    /// Pins a buffer that has a place, and whose page was forgotten.
+    fn freed_buffer(&self) -> Option<u32> {
+        std::iter::from_fn(|| self.freed.take()).find(|&buf| {
+            let state = self.desc(buf).load();
+            self.places.include(buf) && state & TAG_VALID == 0 && self.desc(buf).claim(state)
+        })
     }
 
     // ---- the clock

@@ -1,9 +1,9 @@
 //! The pool's size changes while others look pages up, evict them, and wait for I/O.
 
-use crate::{BLOCKS, BUFFERS, Fixture, REL, add_one, each, join, spawn};
+use crate::{BLOCKS, BUFFERS, Fixture, REL, add_one, each, join, number, spawn};
 use forebay_aio::sync::{Arc, Duration, thread};
 use forebay_format::Fork;
-use forebay_storage::{Backend, ResizeStop, ShrinkMode, WriteScope};
+use forebay_storage::{Backend, ResizeStop, ShrinkMode, Strategy, WriteScope};
 use shuttle::rand::{Rng as _, thread_rng};
 
 /// Nothing here waits for time to pass.
@@ -100,15 +100,26 @@ fn a_checkpoint_misses_no_page_that_moves() {
     });
 }
 
+/// New pages then take the buffers of those that were forgotten.
 #[test]
 fn a_truncation_forgets_pages_that_move() {
     const KEPT: u32 = 5;
+    const NEW: u32 = 4;
     each(|fixture| {
         beside_a_shrink(&fixture, |fixture, backend| {
             fixture.pool.truncate(backend, REL, Fork::Main, KEPT).unwrap();
+            for _ in 0..NEW {
+                let added = fixture.pool.extend(backend, REL, Fork::Main, 1, Strategy::Normal);
+                added.unwrap().iter().for_each(|page| add_one(page.lock_exclusive()));
+                thread::yield_now();
+            }
         });
         let pages = fixture.pool.inspect().filter_map(|buffer| buffer.page);
-        let beyond: Vec<_> = pages.filter(|page| page.tag.block >= KEPT).collect();
+        let beyond: Vec<_> = pages.filter(|page| page.tag.block >= KEPT + NEW).collect();
         assert!(beyond.is_empty(), "{beyond:?}");
+        let mut backend = fixture.backend();
+        let new = (KEPT..KEPT + NEW)
+            .map(|block| number(&fixture.read(&mut backend, block).lock_shared().copy()));
+        assert_eq!(new.collect::<Vec<_>>(), [1; NEW as usize], "they were all zeros before");
     });
 }
