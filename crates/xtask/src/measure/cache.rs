@@ -54,7 +54,7 @@ pub fn run(
     let keyed = Keyed::prepare(&postgres, &folder, memory, false)?;
     let scanned = Scanned::prepare(&postgres, &folder, memory / 4)?;
     let contenders = extent.sizes.contenders(&forebay, &postgres);
-    let (mut scans, mut looked_up) = (Scans::new(), look_ups::Tables::new());
+    let (mut scans, mut looked_up) = (Scans::new(&folder)?, look_ups::Tables::new());
     let mut have = 0;
     for quarters in QUARTERS {
         // PostgreSQL's two ways have one directory.
@@ -81,7 +81,7 @@ pub fn run(
             }
         }
     }
-    let tables = scans.into_tables().into_iter().chain(looked_up.into_tables());
+    let tables = scans.into_tables()?.into_iter().chain(looked_up.into_tables());
     let tables = printed(tables.collect());
     keyed.remove_input()?;
     scanned.remove_input()?;

@@ -7,6 +7,7 @@ use crate::measure::cgroup::Group;
 use crate::measure::cold::Caches;
 use crate::measure::contender::{CONTENDERS, Contender};
 use crate::measure::counters::{Blocks, Counted, bytes_read};
+use crate::measure::fio;
 use crate::measure::keyed::{BLOCK, COLUMNS, ROWS_A_PAGE, rows};
 use crate::measure::servers::{Running, Subject};
 use crate::measure::table::{Better, Table};
@@ -15,6 +16,9 @@ use crate::measure::work;
 
 /// Scans whose mean is a figure.
 const SCANS: u32 = 3;
+/// What fio reads before them, so that the device's rate at that minute is known.
+const FIO_BYTES: u64 = 4 << 30;
+const FIO: [&str; 5] = ["--rw=read", "--bs=128k", "--iodepth=32", "--runtime=2", "--time_based"];
 /// The statement.
 pub const COUNT: &str = "SELECT count(*) FROM scanned";
 
@@ -81,22 +85,36 @@ pub struct Scans {
     seconds: Table,
     device: Table,
     hits: Table,
+    rates: Table,
+    fio_file: PathBuf,
 }
 
 impl Scans {
-    /// Empty tables.
-    pub fn new() -> Scans {
+    /// Empty tables, and a file for fio.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn new(folder: &Path) -> Result<Scans, String> {
         let title = "count(*) again and again, seconds";
-        Scans {
+        let fio_file = folder.join("fio");
+        fio::fill(&fio_file, FIO_BYTES)?;
+        Ok(Scans {
             seconds: Table::against_others(title, &CONTENDERS, Better::Less),
             device: Table::new("Read from the device by a count(*), MB", &CONTENDERS),
             hits: Table::new("Blocks of a count(*) found in the pool, %", &CONTENDERS),
-        }
+            rates: Table::new("Read by fio just before a server's turn, MB/s", &CONTENDERS),
+            fio_file,
+        })
     }
 
     /// The tables.
-    pub fn into_tables(self) -> Vec<Table> {
-        vec![self.seconds, self.device, self.hits]
+    ///
+    /// # Errors
+    /// When fio's file can't be removed.
+    pub fn into_tables(self) -> Result<Vec<Table>, String> {
+        let path = &self.fio_file;
+        fs::remove_file(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(vec![self.seconds, self.device, self.hits, self.rates])
     }
 
     /// Measures a server: the memory, and the table's size in quarters of it.
@@ -110,6 +128,7 @@ impl Scans {
         (memory, quarters): (u64, u64),
     ) -> Result<(), String> {
         caches.drop()?;
+        let device = fio::run(&self.fio_file.display().to_string(), &FIO)?;
         let group = Group::make(memory)?;
         let server = contender.start(&group, &[])?;
         warm(|| server.query(COUNT).map(drop))?;
@@ -121,6 +140,7 @@ impl Scans {
         }
         let (row, column) = (format!("{} of the memory", part(quarters)), contender.column);
         self.seconds.add(&row, column, seconds / f64::from(SCANS));
+        self.rates.add(&row, column, device.megabytes_per_second());
         self.device.add(&row, column, (bytes_read(process)? - read) / 1e6 / f64::from(SCANS));
         if let Some(hits) = Blocks::count(&server, Counted::All)?.hits_since(blocks) {
             self.hits.add(&row, column, hits);
