@@ -1,6 +1,7 @@
 //! The pool itself: its parts, and what its operations have in common.
 
 use super::backend::Backend;
+use super::cache_line::CacheLine;
 use super::cleaner_wakeup::CleanerWakeup;
 use super::complete::{ReadCompletion, WriteCompletion};
 use super::config::PoolConfig;
@@ -37,7 +38,7 @@ pub struct BufferPool {
     pub(crate) time: PoolTime,
     pub(crate) places: Places,
     pub(super) ghosts: Ghosts,
-    pub(super) freed: Freed,
+    pub(super) freed: CacheLine<Freed>,
     /// Held while its size changes.
     pub(crate) tail: Mutex<Tail>,
     /// A thread that moves pages to other buffers holds it for writing. A thread that lists pages
@@ -91,7 +92,7 @@ impl BufferPool {
             table: PageTable::new(buffers, config.max_buffers),
             time: PoolTime::new(buffers),
             ghosts: Ghosts::new(buffers, config.max_buffers),
-            freed: Freed::default(),
+            freed: CacheLine::default(),
             places,
             tail: Mutex::default(),
             moves: RwLock::new(()),

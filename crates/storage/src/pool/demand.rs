@@ -28,6 +28,11 @@ impl Demand {
         self.at_hand.store(hand, Ordering::Relaxed);
     }
 
+    /// Tells once, wherever the hand is.
+    pub(crate) fn tell_now(&self) {
+        self.note(NEVER);
+    }
+
     /// The hand has come to a position.
     pub(crate) fn note(&self, hand: u64) {
         if hand >= self.at_hand.load(Ordering::Relaxed)

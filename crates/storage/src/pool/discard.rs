@@ -112,7 +112,7 @@ impl BufferPool {
         }
     }
 
-    /// Frees a buffer for the next new page, if it still contains this page.
+    /// Frees a buffer for a new page, if it still contains this page.
     fn discard_buffer(&self, io: &mut aio::IoBackend, buf: u32, tag: &PageTag) {
         let desc = self.desc(buf);
         if !desc.pin_if(0) {

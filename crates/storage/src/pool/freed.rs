@@ -27,7 +27,7 @@ impl Freed {
 
     /// Takes the buffer out that has been there longest.
     pub(crate) fn take(&self) -> Option<u32> {
-        if self.len.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return None;
         }
         let mut buffers = self.buffers.lock();
@@ -37,6 +37,19 @@ impl Freed {
         }
         self.len.store(buffers.len(), Ordering::Relaxed);
         first
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// Forgets the buffers from this one on.
+    pub(crate) fn forget_from(&self, first: u32) {
+        let mut buffers = self.buffers.lock();
+        buffers.retain(|&buf| buf < first);
+        buffers.shrink_to_fit();
+        self.len.store(buffers.len(), Ordering::Relaxed);
     }
 }
 
@@ -55,5 +68,8 @@ mod tests {
         assert_eq!(taken, [7, 3, 7]);
         freed.add(5, 3);
         assert_eq!((freed.take(), freed.take()), (Some(5), None));
+        [7, 3, 5].iter().for_each(|&buf| freed.add(buf, 3));
+        freed.forget_from(5);
+        assert_eq!((freed.take(), freed.is_empty()), (Some(3), true));
     }
 }

@@ -120,7 +120,7 @@ impl Places {
         self.queue.len()
     }
 
-    /// Whether a buffer has a place, rather than to be given up by a pool that shrinks.
+    /// Whether a buffer has a place. A hint while the size changes.
     pub(crate) fn include(&self, buf: u32) -> bool {
         u64::from(buf) < self.clock() + self.queue()
     }

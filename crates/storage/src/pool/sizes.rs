@@ -50,7 +50,8 @@ impl BufferPool {
         self.demand.set(Box::new(tell));
     }
 
-    /// Tells once that the hand has moved on by so many buffers.
+    /// Tells once that the hand has moved on by so many buffers, or that those of dropped relations
+    /// are taken and it sees no other free one.
     pub fn tell_after(&self, buffers: usize) {
         self.demand.tell_at(self.places.hand() + buffers as u64);
     }
@@ -62,7 +63,7 @@ impl BufferPool {
         [hand + ahead / 2, hand + ahead].into_iter().all(|hand| self.is_free_at(hand))
     }
 
-    fn is_free_at(&self, hand: u64) -> bool {
+    pub(super) fn is_free_at(&self, hand: u64) -> bool {
         self.desc(self.places.on_clock(hand)).load() & TAG_VALID == 0
     }
 
@@ -73,6 +74,7 @@ impl BufferPool {
             state & TAG_VALID == 0 || Class::of(state) == Class::Unused
         };
         self.places.remove(to, idle, |buf, to_queue| self.change_lane(buf, to_queue));
+        self.freed.forget_from(to);
         self.core.budget.resize(to as usize);
     }
 

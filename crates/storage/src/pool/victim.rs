@@ -1,8 +1,8 @@
 //! The search for a victim: a buffer for a new page.
 //!
 //! ```text
-//!   first buffers that are free: those whose pages were forgotten, and those of the queue
-//!     |
+//!   buffers that are free: those whose pages were forgotten first; where the hand sees none, those
+//!     |                    of the queue, whose turns come
 //!   hand: looks at 8 buffers of the clock
 //!     |
 //!     +- the page of one of them gives way -------------------> the new page is on the clock
@@ -280,10 +280,16 @@ impl BufferPool {
 
     /// Pins a buffer that has a place, and whose page was forgotten.
     fn freed_buffer(&self) -> Option<u32> {
-        std::iter::from_fn(|| self.freed.take()).find(|&buf| {
-            let state = self.desc(buf).load();
-            self.places.include(buf) && state & TAG_VALID == 0 && self.desc(buf).claim(state)
-        })
+        let claim = |buf: &u32| {
+            let state = self.desc(*buf).load();
+            state & TAG_VALID == 0 && self.desc(*buf).claim(state)
+        };
+        let mut freed = std::iter::from_fn(|| self.freed.take());
+        let found = freed.find(|buf| self.places.include(*buf) && claim(buf))?;
+        if self.freed.is_empty() && !self.is_free_at(self.places.hand()) {
+            self.demand.tell_now();
+        }
+        Some(found)
     }
 
     // ---- the clock

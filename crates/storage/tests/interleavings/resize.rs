@@ -100,7 +100,7 @@ fn a_checkpoint_misses_no_page_that_moves() {
     });
 }
 
-/// New pages then take the buffers of those that were forgotten.
+/// New pages, which find the buffers of those that were forgotten, are nobody else's.
 #[test]
 fn a_truncation_forgets_pages_that_move() {
     const KEPT: u32 = 5;

@@ -210,33 +210,40 @@ fn a_hot_half_stays_beside_a_load_which_waits_for_no_write() {
     }
 }
 
-/// Pages that are read ahead fill the queue of a small pool, and stay pinned when a reader rests.
-/// Others go on.
-/// A table, some of whose pages are in the queue, beside one that is loaded and dropped again and
-/// again. Both fit.
+/// A table beside one that is loaded and dropped again and again. Both fit. At first one or the
+/// other has pages in the queue.
 #[test]
 fn buffers_of_a_dropped_relation_are_taken_first() {
     const TABLE: u32 = POOL / 16 * 7;
-    let fixture = Fixture::new(SPEC);
-    let mut backend = fixture.backend();
-    let pool = fixture.fill_cold(&mut backend, TABLE);
-    let load = |backend: &mut Backend, blocks: u32| {
-        pool.smgr().create(LOADED, Fork::Main, false).unwrap();
-        for _ in 0..blocks / 16 {
-            drop(pool.extend(backend, LOADED, Fork::Main, 16, Strategy::BulkWrite).unwrap());
+    for table_first in [false, true] {
+        let fixture = Fixture::new(SPEC);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, TABLE);
+        let load = |backend: &mut Backend, blocks: u32| {
+            pool.smgr().create(LOADED, Fork::Main, false).unwrap();
+            for _ in 0..blocks / 16 {
+                let new = pool.extend(backend, LOADED, Fork::Main, 16, Strategy::BulkWrite);
+                assert_eq!(new.unwrap().len(), 16);
+            }
+        };
+        let read = |backend: &mut Backend| scan(&pool, backend, 0..TABLE, Strategy::BulkRead);
+        if table_first {
+            assert_eq!(read(&mut backend), u64::from(TABLE));
         }
-    };
-    load(&mut backend, POOL - TABLE);
-    assert_eq!(scan(&pool, &mut backend, 0..TABLE, Strategy::BulkRead), u64::from(TABLE));
-    for _ in 0..8 {
-        pool.drop_relation(&mut backend, LOADED).unwrap();
-        load(&mut backend, TABLE);
-        assert_eq!(scan(&pool, &mut backend, 0..TABLE, Strategy::BulkRead), 0);
+        load(&mut backend, POOL - TABLE);
+        assert_eq!(read(&mut backend), if table_first { 0 } else { u64::from(TABLE) });
+        for _ in 0..8 {
+            pool.drop_relation(&mut backend, LOADED).unwrap();
+            load(&mut backend, TABLE);
+            assert_eq!(read(&mut backend), 0);
+        }
+        assert!(pool.has_sound_places());
+        assert_nothing_held(&fixture, backend);
     }
-    assert!(pool.has_sound_places());
-    assert_nothing_held(&fixture, backend);
 }
 
+/// Pages that are read ahead fill the queue of a small pool, and stay pinned when a reader rests.
+/// Others go on.
 #[test]
 fn scans_that_rest_with_pages_pinned_hold_nobody_up() {
     let fixture = Fixture::new(SPEC);

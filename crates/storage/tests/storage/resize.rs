@@ -97,6 +97,42 @@ fn a_pool_that_grows_in_time_loses_nothing() {
     });
 }
 
+/// The buffers of a truncated table are taken while the hand rests, and follow the size.
+#[test]
+fn buffers_of_a_truncated_table_are_told_of_and_given_up() {
+    each(Spec::plain(), |fixture| {
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        let pool = pool(fixture);
+        let told = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&told);
+        pool.on_demand(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        read(&pool, &mut backend, 0..256, 0);
+        let evicted = pool.stats().evicted;
+        let extend = |backend: &mut Backend, pages: usize| {
+            for _ in 0..pages {
+                let new = pool.extend(backend, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+                assert_eq!(new.len(), 1);
+            }
+        };
+        pool.tell_after(1);
+        pool.truncate(&mut backend, REL, Fork::Main, 0).unwrap();
+        extend(&mut backend, 127);
+        assert_eq!(told.load(Ordering::SeqCst), 0);
+        extend(&mut backend, 1);
+        assert_eq!((told.load(Ordering::SeqCst), cached(&pool)), (1, 128));
+        pool.truncate(&mut backend, REL, Fork::Main, 0).unwrap();
+        resize(&pool, &mut backend, 96);
+        extend(&mut backend, 96);
+        resize(&pool, &mut backend, 128);
+        extend(&mut backend, 32);
+        assert_eq!((pool.stats().evicted, cached(&pool)), (evicted, 128));
+        assert!(pool.has_sound_places());
+    });
+}
+
 #[test]
 fn what_a_larger_pool_has_room_for_stays_in_it() {
     each(Spec::plain(), |fixture| {
