@@ -1,5 +1,6 @@
-//! Buffers whose pages were forgotten. New pages take them first: the hand looks at a few buffers
-//! for a page, and would let others leave until it comes by the free ones.
+//! Buffers whose pages were forgotten, because their relation was dropped or truncated. New pages
+//! take them first. Without this list the hand would have to come by: it looks at a few buffers for
+//! each page, and other pages would leave while free buffers lie elsewhere.
 
 use std::collections::VecDeque;
 
