@@ -15,9 +15,9 @@ use super::cgroup::Group;
 use super::cold::Caches;
 use super::contender::{CONTENDERS, Contender, Sizes};
 use super::keyed::Keyed;
-use super::pgbench::{Length, Run, Script};
+use super::pgbench::{Length, Run, Script, whole_seconds};
 use super::servers::Subject;
-use super::table::{Mark, Table, printed};
+use super::table::{Mark, Table, median, printed};
 use crate::peers::Peer;
 use crate::plots;
 use crate::plots::series::Series;
@@ -120,7 +120,7 @@ impl Seen {
         let rates = &self.rates;
         let of = |taken: bool| {
             let chosen = rates.iter().zip(&self.seconds).filter(|(_, at)| at.taken == taken);
-            recovery::median(chosen.map(|(rate, _)| *rate).collect())
+            median(&chosen.map(|(rate, _)| *rate).collect::<Vec<_>>())
         };
         let taken: Vec<bool> = self.seconds.iter().map(|second| second.taken).collect();
         let (free, again) = (of(false), recovery::seconds(rates, &taken, AGAIN * of(false)));
@@ -128,7 +128,7 @@ impl Seen {
             self.seconds.iter().map(of).reduce(pick).unwrap_or(f64::NAN)
         };
         let waited: f64 = self.seconds.iter().map(|second| second.waited).sum();
-        let whole = recovery::whole_seconds(rates);
+        let whole = whole_seconds(rates);
         let idle = whole.iter().filter(|rate| **rate == 0.0).count();
         let slowest = whole.iter().copied().reduce(f64::min).unwrap_or(f64::NAN);
         let ran = rates.iter().rposition(|rate| *rate > 0.0).map_or(0, |last| last + 1);
@@ -138,7 +138,7 @@ impl Seen {
             ("transactions a second, memory taken", of(true)),
             ("transactions in the slowest second", slowest),
             ("seconds without a transaction", idle as f64),
-            ("seconds until 0.9 of the rate, median", recovery::median(again)),
+            ("seconds until 0.9 of the rate, median", median(&again)),
             (LONGEST, longest),
             ("server's memory, MB, most", extreme(f64::max, |second| second.server) / MEGABYTE),
             ("server's memory, MB, least", extreme(f64::min, |second| second.server) / MEGABYTE),

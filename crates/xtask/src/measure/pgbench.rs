@@ -161,6 +161,11 @@ fn parse(said: &str) -> Option<Done> {
 const FOLDER: &str = "/x/pgbench";
 const PREFIX: &str = "--log-prefix=/x/pgbench/log";
 
+/// All but the first and the last second, in which the load begins and ends.
+pub fn whole_seconds(rates: &[f64]) -> &[f64] {
+    rates.get(1..rates.len().saturating_sub(1)).unwrap_or_default()
+}
+
 /// Makes an empty folder for logs, and returns its path outside.
 fn make_folder(peer: &Peer) -> Result<PathBuf, String> {
     let make = format!("rm -rf {FOLDER}; mkdir {FOLDER} && chown postgres:postgres {FOLDER}");
@@ -195,7 +200,7 @@ fn interval(line: &str) -> Option<(u64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Done, interval, latency, parse, percentile};
+    use super::{Done, interval, latency, parse, percentile, whole_seconds};
 
     #[test]
     fn reports_are_read() {
@@ -219,5 +224,13 @@ mod tests {
         assert_eq!((percentile(&figures, 0.5), percentile(&figures, 0.99)), (100.0, 198.0));
         assert_eq!((percentile(&[7.0], 0.01), percentile(&[7.0, 8.0], 1.0)), (7.0, 8.0));
         assert!(percentile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn seconds_at_the_ends_are_cut_off() {
+        assert_eq!(whole_seconds(&[1.0, 2.0, 3.0, 4.0]), [2.0, 3.0]);
+        for short in [&[][..], &[1.0], &[1.0, 2.0]] {
+            assert!(whole_seconds(short).is_empty(), "{short:?}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! does by itself and PostgreSQL with the library pg_prewarm.
 //!
 //! Between the stop and the start the kernel's cache is dropped. The clock starts before the
-//! server does. The load looks up preferred keys, from the moment the server answers.
+//! server does. The load looks up preferred keys, from the moment the server answers. Before the
+//! stop it is watched in the same way, for that takes part of the processors.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,9 +13,9 @@ use super::cold::Caches;
 use super::contender::{CONTENDERS, Contender, Sizes, in_turn};
 use super::counters::{Blocks, Counted};
 use super::keyed::Keyed;
-use super::pgbench::{Length, Run, Script};
+use super::pgbench::{Length, Run, Script, whole_seconds};
 use super::servers::{Running, Subject};
-use super::table::{Better, Table, printed};
+use super::table::{Better, Table, median, printed};
 use super::ticks;
 use super::warming::warm;
 use crate::peers::Peer;
@@ -107,7 +108,8 @@ impl Warm<'_> {
         warm(|| self.keyed.read_all(&server))?;
         self.load(self.seconds).done(&server, self.peer)?;
         let blocks = Blocks::count(&server, Counted::LookUps)?;
-        let rate = self.load(self.seconds).done(&server, self.peer)?.rate;
+        let (_, rates) = self.watch(&server, self.seconds, Instant::now())?;
+        let rate = median(whole_seconds(&rates));
         let hits = Blocks::count(&server, Counted::LookUps)?.hits_since(blocks);
         let hits = hits.ok_or_else(|| format!("{} counts no blocks", contender.name()))?;
         before.add("blocks found in the pool, %", column, hits);
@@ -120,7 +122,7 @@ impl Warm<'_> {
         let server = contender.start(&group, prewarm)?;
         let answered = begun.elapsed().as_secs_f64();
         seconds.add("until it answers", column, answered);
-        let (samples, rates) = self.watch(&server, begun)?;
+        let (samples, rates) = self.watch(&server, self.seconds * 3, begun)?;
         let end = begun.elapsed().as_secs_f64();
         let again = until_hits(&samples, HITS * hits).unwrap_or_else(|| never(end));
         seconds.add("until 0.99 of the hits of before", column, again);
@@ -133,10 +135,12 @@ impl Warm<'_> {
         Ok(())
     }
 
-    /// Looks up and counts hits meanwhile. Returns the samples, and the look-ups of each second.
+    /// Looks up and counts hits meanwhile. Returns the samples, in seconds since `begun`, and the
+    /// look-ups of each second.
     fn watch(
         &self,
         server: &Running<'_>,
+        seconds: u64,
         begun: Instant,
     ) -> Result<(Vec<Sample>, Vec<f64>), String> {
         let first = Blocks::count(server, Counted::LookUps)?;
@@ -146,8 +150,9 @@ impl Warm<'_> {
             samples.push((begun.elapsed().as_secs_f64(), blocks));
             Ok(())
         };
-        let load = self.load(self.seconds * 3);
+        let load = self.load(seconds);
         let (rates, failed) = ticks::beside(INTERVAL, tick, || load.by_second(server, self.peer))?;
+        println!("  look-ups in each second: {rates:.0?}");
         failed.map_or(Ok((samples, rates)), Err)
     }
 

@@ -16,20 +16,9 @@ pub fn seconds(rates: &[f64], taken: &[bool], wanted: f64) -> Vec<f64> {
     found
 }
 
-/// All but the first and the last second, in which the load begins and ends.
-pub fn whole_seconds(rates: &[f64]) -> &[f64] {
-    rates.get(1..rates.len().saturating_sub(1)).unwrap_or_default()
-}
-
-/// The figure in the middle.
-pub fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{median, seconds, whole_seconds};
+    use super::seconds;
 
     #[test]
     fn recoveries_are_timed() {
@@ -39,19 +28,5 @@ mod tests {
         // Never again: as long as the memory was free.
         assert_eq!(seconds(&rates, &taken, 10.0), [3.0, 2.0]);
         assert!(seconds(&rates[..3], &taken, 1.0).is_empty() && seconds(&[], &[], 1.0).is_empty());
-    }
-
-    #[test]
-    fn the_middle_is_found() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert!(median(Vec::new()).is_nan());
-    }
-
-    #[test]
-    fn seconds_at_the_ends_are_cut_off() {
-        assert_eq!(whole_seconds(&[1.0, 2.0, 3.0, 4.0]), [2.0, 3.0]);
-        for short in [&[][..], &[1.0], &[1.0, 2.0]] {
-            assert!(whole_seconds(short).is_empty(), "{short:?}");
-        }
     }
 }
