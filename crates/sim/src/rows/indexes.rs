@@ -52,18 +52,21 @@ fn check_index(
             return Ok(Err(format!("{difference} ({direction:?})")));
         }
     }
-    for row in rows {
-        let text = text_of(row.1);
-        let value = match column {
+    let texts: Vec<String> = rows.iter().map(|row| text_of(row.1)).collect();
+    let with_texts = rows.iter().zip(&texts);
+    let keys: Vec<Datum<'_>> = with_texts
+        .map(|(row, text)| match column {
             1 => Datum::Int8(row.0),
-            TEXT => Datum::text(&text),
+            TEXT => Datum::text(text),
             _ => Datum::Int8(row.1),
-        };
-        let key = Condition::new(&index.shape, 0, Operator::Equal, &value)
+        })
+        .collect();
+    for (row, key) in rows.iter().zip(&keys) {
+        let condition = Condition::new(&index.shape, 0, Operator::Equal, key)
             .expect("a value of the column's type");
-        let found = scan(session, (table, index), vec![key], Direction::Forward)?;
-        let equal = |other: &&Row| order(column, row, other).is_eq();
-        let expected: Vec<Row> = rows.iter().filter(equal).copied().collect();
+        let found = scan(session, (table, index), vec![condition], Direction::Forward)?;
+        let equal = rows.iter().zip(&keys).filter(|(_, other)| *other == key);
+        let expected: Vec<Row> = equal.map(|(row, _)| *row).collect();
         if let Err(difference) = same(found, &expected) {
             return Ok(Err(format!("{difference} by the key of {row:?}")));
         }
