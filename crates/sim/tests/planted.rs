@@ -174,9 +174,8 @@ fn caught_by_archives(bug: PlantedBug) -> Option<By> {
     }
 }
 
-/// The seed from which a bug is looked for: for those that few seeds notice, or only after long,
-/// one that did. What changes the calls of a run may change what a seed notices; the search then
-/// goes on from it, and says where it ended.
+/// The seed from which a bug is looked for: 1, or where the seeds before would take long, one that
+/// notices it. Should that one notice it no more, the search goes on from there.
 fn first_seed(bug: PlantedBug) -> u64 {
     match bug {
         PlantedBug::SyncFailureIgnored | PlantedBug::StopIgnored => 2,

@@ -107,10 +107,9 @@ impl Warm<'_> {
         let server = contender.start(&group, prewarm)?;
         warm(|| self.keyed.read_all(&server))?;
         self.load(self.seconds).done(&server, self.peer)?;
-        let blocks = Blocks::count(&server, Counted::LookUps)?;
-        let (_, rates) = self.watch(&server, self.seconds, Instant::now())?;
+        let (samples, rates) = self.watch(&server, self.seconds, Instant::now())?;
         let rate = median(whole_seconds(&rates));
-        let hits = Blocks::count(&server, Counted::LookUps)?.hits_since(blocks);
+        let hits = Blocks::count(&server, Counted::LookUps)?.hits_since(samples[0].1);
         let hits = hits.ok_or_else(|| format!("{} counts no blocks", contender.name()))?;
         before.add("blocks found in the pool, %", column, hits);
         before.add("look-ups a second", column, rate);
