@@ -36,6 +36,8 @@ const CLIENTS: u32 = 8;
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Seconds over which they are summed up: PostgreSQL's sessions report once a second.
 const WINDOW: f64 = 1.0;
+/// A run before the restart has a whole second, between its first and its last.
+const SHORTEST: u64 = 3;
 /// Parts of the rate of hits, and of look-ups, that count as those of before.
 const HITS: f64 = 0.99;
 const RATE: f64 = 0.9;
@@ -46,13 +48,16 @@ type Sample = (f64, Blocks);
 /// Measures, prints the tables, and returns them.
 ///
 /// # Errors
-/// When something can't be made or run.
+/// When something can't be made or run, or the runs are too short.
 pub fn run(
     root: &Path,
     peer: &Peer,
     caches: &Caches,
     extent: &Extent,
 ) -> Result<Vec<Table>, String> {
+    if extent.seconds < SHORTEST {
+        return Err(format!("warm takes --seconds {SHORTEST} or more"));
+    }
     let (forebay, postgres) = (Subject::forebay(root)?, Subject::postgres(peer)?);
     let memory = extent.sizes.bytes();
     let keyed = Keyed::prepare(&postgres, &root.join("target/measure"), memory, false)?;
